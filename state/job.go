@@ -1,0 +1,200 @@
+package state
+
+import (
+	"fmt"
+	"time"
+)
+
+// JobID names a job: a name, unique inside a namespace.
+type JobID struct {
+	Namespace string
+	Name      string
+}
+
+// String is "namespace/name".
+func (id JobID) String() string { return id.Namespace + "/" + id.Name }
+
+// Job is a named spec in a namespace, as the store holds it.
+type Job struct {
+	ID JobID
+	// UID tells a job from an earlier one of the same name.
+	UID string
+	// Generation counts the versions of the job from 1: every put, pause and
+	// resume makes a new one.
+	Generation int64
+	Spec       JobSpec
+	// Paused jobs are due at no slot and start no run.
+	Paused      bool
+	PauseReason string
+	// Created and Updated are the wall clock of the node that served the change.
+	Created time.Time
+	Updated time.Time
+	// UpdatedBy is who made the newest version.
+	UpdatedBy string
+	// Effective is the instant after which slots of this version are due.
+	Effective time.Time
+	// Anchor is what @every counts from: the instant at which the schedules
+	// were last changed. A failover, a restart and an edit of anything else
+	// leave it alone.
+	Anchor time.Time
+	// Revision is the store's ModRevision of the job, which claims compare.
+	Revision int64
+}
+
+// JobSpec says when a job is due, what it runs and by which policies. The
+// fields mean what leaderd.v1.JobSpec says; zero values stand for the defaults
+// named there (see WithDefaults).
+type JobSpec struct {
+	Description string
+	Labels      map[string]string
+
+	Schedules []string
+	TimeZone  string
+
+	Overlap       Overlap
+	CatchUp       CatchUp
+	Guarantee     Guarantee
+	StartDeadline time.Duration
+
+	// Selector has the node labels that an executor must have to run the job.
+	Selector map[string]string
+
+	Timeout   time.Duration
+	KillGrace time.Duration
+
+	// Exactly one target is set.
+	Command *Command
+	HTTP    *HTTP
+	NoOp    bool
+}
+
+// Exclusive tells whether at most one run of the job may be live at a time.
+func (s *JobSpec) Exclusive() bool { return s.Overlap != OverlapAllow }
+
+// Command is a program to run on the executor.
+type Command struct {
+	// Argv is the program and its arguments; the program is looked up in PATH.
+	Argv []string
+	// Shell is a script for /bin/sh -c. Exactly one of Argv and Shell is set.
+	Shell string
+	// Env is added to the executor's allowed environment.
+	Env map[string]string
+	// Dir is the working directory; empty means the executor's.
+	Dir string
+}
+
+// HTTP is a request to make.
+type HTTP struct {
+	Method string // default POST
+	URL    string
+	Header map[string]string
+	Body   []byte
+	// ExpectedCodes are the status codes that mean success; none means 200–299.
+	ExpectedCodes []int
+}
+
+// Overlap is what happens to a slot that is due while another run of the job is
+// live.
+type Overlap uint8
+
+// Overlap policies.
+const (
+	// OverlapSkip gives the slot the verdict skipped:overlap. The default.
+	OverlapSkip Overlap = iota
+	// OverlapAllow starts it all the same.
+	OverlapAllow
+)
+
+// CatchUp is what happens to slots that fell due while nothing could plan them.
+type CatchUp uint8
+
+// Catch-up policies.
+const (
+	// CatchUpLatest runs the latest of them, once. The default.
+	CatchUpLatest CatchUp = iota
+	// CatchUpNone runs none.
+	CatchUpNone
+)
+
+// Guarantee is what a lost attempt means for its run.
+type Guarantee uint8
+
+// Start guarantees.
+const (
+	// AtLeastOnce starts a run whose executor was lost again. The default.
+	AtLeastOnce Guarantee = iota
+	// AtMostOnce gives it the verdict lost.
+	AtMostOnce
+)
+
+// Defaults of a JobSpec.
+const (
+	DefaultTimeZone      = "UTC"
+	DefaultStartDeadline = 10 * time.Minute
+	DefaultKillGrace     = 10 * time.Second
+	DefaultHTTPTimeout   = time.Minute
+	DefaultHTTPMethod    = "POST"
+)
+
+// WithDefaults fills every unset field with its default. A command without a
+// timeout has none.
+func (s JobSpec) WithDefaults() JobSpec {
+	if s.TimeZone == "" {
+		s.TimeZone = DefaultTimeZone
+	}
+	if s.StartDeadline == 0 {
+		s.StartDeadline = DefaultStartDeadline
+	}
+	if s.KillGrace == 0 {
+		s.KillGrace = DefaultKillGrace
+	}
+	if s.HTTP != nil {
+		h := *s.HTTP
+		if h.Method == "" {
+			h.Method = DefaultHTTPMethod
+		}
+		s.HTTP = &h
+		if s.Timeout == 0 {
+			s.Timeout = DefaultHTTPTimeout
+		}
+	}
+	return s
+}
+
+// JobVersion is one version of a job: who made it, when, why, and its spec.
+type JobVersion struct {
+	Job    Job
+	Change Change
+	Actor  string
+	Reason string
+	Time   time.Time
+}
+
+// Change is what made a version.
+type Change uint8
+
+// Changes.
+const (
+	ChangeCreate Change = iota + 1
+	ChangeUpdate
+	ChangePause
+	ChangeResume
+	ChangeDelete
+)
+
+// String is the change's name in records and answers.
+func (c Change) String() string {
+	switch c {
+	case ChangeCreate:
+		return "create"
+	case ChangeUpdate:
+		return "update"
+	case ChangePause:
+		return "pause"
+	case ChangeResume:
+		return "resume"
+	case ChangeDelete:
+		return "delete"
+	}
+	return fmt.Sprintf("change(%d)", uint8(c))
+}

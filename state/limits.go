@@ -1,0 +1,30 @@
+package state
+
+import "time"
+
+// Limits, enforced where a request comes in and named in the error.
+const (
+	MaxNameBytes      = 128
+	MaxLabels         = 32
+	MaxLabelBytes     = 128
+	MaxSchedules      = 16
+	MaxScheduleBytes  = 512
+	MaxDescription    = 1024
+	MaxReasonBytes    = 512
+	MaxArgs           = 256
+	MaxCommandBytes   = 64 << 10
+	MaxEnv            = 128
+	MaxHTTPHeaders    = 64
+	MaxURLBytes       = 4096
+	MaxBodyBytes      = 256 << 10
+	MaxSpecBytes      = 512 << 10
+	MaxTailBytes      = 8 << 10
+	MaxErrorBytes     = 1 << 10
+	MaxCheckpoint     = 256 << 10
+	MaxTimeout        = 7 * 24 * time.Hour
+	MaxKillGrace      = 10 * time.Minute
+	MaxStartDeadline  = 366 * 24 * time.Hour
+	MaxVersionsKept   = 50
+	MaxCapacity       = 1 << 20
+	MaxAttemptRecords = 20
+)

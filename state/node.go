@@ -1,0 +1,46 @@
+package state
+
+import "time"
+
+// Node is one leaderd process, as its lease-bound key describes it.
+type Node struct {
+	Name string
+	// Control nodes campaign, serve the API and talk to the store; Executor
+	// nodes run work. A node is at least one of both.
+	Control  bool
+	Executor bool
+	// Address is where its gRPC listener is reached, empty for an executor
+	// that listens nowhere.
+	Address  string
+	Labels   map[string]string
+	Capacity int // runs at a time
+	Version  string
+	Started  time.Time
+	// Revision is the CreateRevision of the node's key.
+	Revision int64
+}
+
+// Registration is a node's hold on its key.
+type Registration struct {
+	Owner Owner
+	Lease int64
+	TTL   time.Duration
+}
+
+// Term is one leadership. Key is the leader's election key and Number its
+// CreateRevision: unique, rising, and what every write of the leader compares.
+type Term struct {
+	Number int64
+	Key    string
+}
+
+// Watermark is the instant up to which every slot has a verdict or a live
+// record.
+type Watermark struct {
+	Instant time.Time
+	// Written is the leader's wall clock at the writing. A gap longer than the
+	// horizon between it and the next leader's clock is an outage.
+	Written  time.Time
+	Term     int64
+	Revision int64
+}

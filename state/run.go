@@ -1,0 +1,201 @@
+package state
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// RunID names a run inside its job. It sorts by time: for a slot it is the slot
+// itself (20261130T020000Z), for others the time of their making and their kind
+// (20261130T020000Z-trigger-5f3a9c01).
+type RunID string
+
+const slotLayout = "20060102T150405Z"
+
+// SlotRunID is the id of the run of a slot, which is a whole second.
+func SlotRunID(slot time.Time) RunID { return RunID(slot.UTC().Format(slotLayout)) }
+
+// TriggerRunID is the id of a run that was asked for at now; nonce (8 hex
+// digits) tells it from others of the same second.
+func TriggerRunID(now time.Time, nonce uint32) RunID {
+	return RunID(fmt.Sprintf("%s-trigger-%08x", now.UTC().Format(slotLayout), nonce))
+}
+
+// Slot is the slot of a slot's run; ok is false for all other runs.
+func (id RunID) Slot() (slot time.Time, ok bool) {
+	t, err := time.Parse(slotLayout, string(id))
+	return t, err == nil
+}
+
+// Kind is how the run came about.
+func (id RunID) Kind() RunKind {
+	_, rest, found := strings.Cut(string(id), "-")
+	if !found {
+		return KindSlot
+	}
+	if kind, _, _ := strings.Cut(rest, "-"); kind == "trigger" {
+		return KindTrigger
+	}
+	return KindUnknown
+}
+
+// RunKind is how a run came about.
+type RunKind uint8
+
+// Kinds of run.
+const (
+	KindUnknown RunKind = iota
+	KindSlot
+	KindTrigger
+)
+
+// RunState is where a run is. Those from Succeeded on are verdicts.
+type RunState uint8
+
+// States of a run.
+const (
+	// StateNone: no record of the run.
+	StateNone RunState = iota
+	// StatePending: asked for, and not claimed yet.
+	StatePending
+	// StateRunning: claimed by an executor.
+	StateRunning
+	// StateWaiting: owned by nobody until its next try.
+	StateWaiting
+	// StateSucceeded: the work ended well.
+	StateSucceeded
+	// StateFailed: the work ended badly.
+	StateFailed
+	// StateTimedOut: the work was stopped at its timeout.
+	StateTimedOut
+	// StateCancelled: somebody asked for its end, or its job was deleted.
+	StateCancelled
+	// StateInterrupted: the executor drained and stopped the work.
+	StateInterrupted
+	// StateLost: the executor vanished and the run may not start again.
+	StateLost
+	// StateSkipped: by policy it did not start; the reason says which.
+	StateSkipped
+	// StateMissed: it could not start in time; the reason says why.
+	StateMissed
+)
+
+// Verdict tells whether the state is final.
+func (s RunState) Verdict() bool { return s >= StateSucceeded }
+
+var stateNames = [...]string{
+	"none", "pending", "running", "waiting", "succeeded", "failed", "timed_out",
+	"cancelled", "interrupted", "lost", "skipped", "missed",
+}
+
+// String is the state's name in records and answers.
+func (s RunState) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return fmt.Sprintf("state(%d)", uint8(s))
+}
+
+// Reasons of the verdicts skipped, missed and cancelled.
+const (
+	ReasonOverlap        = "overlap"
+	ReasonPaused         = "paused"
+	ReasonDeleted        = "deleted"
+	ReasonSuperseded     = "superseded"
+	ReasonDeadline       = "deadline"
+	ReasonOutage         = "outage"
+	ReasonNoCapacity     = "no_capacity"
+	ReasonNoMatchingNode = "no_matching_node"
+	ReasonInvalidJob     = "invalid_job"
+)
+
+// Live is a live record: a shard of a run that has no verdict yet.
+type Live struct {
+	Job        JobID
+	Run        RunID
+	Shard      int
+	Shards     int
+	Generation int64 // of the job's version that it runs
+	State      RunState
+	Attempt    int // from 1
+	Owner      Owner
+	Term       int64     // the leadership that planned it
+	Due        time.Time // the slot, or when it was asked for
+	Claimed    time.Time // the owner's wall clock
+	NextTry    time.Time // StateWaiting: not before
+	Exclusive  bool      // holds the job's overlap gate
+	AtMostOnce bool
+	// Attempts are those before this one.
+	Attempts []Attempt
+	// Token is the record's ModRevision: the attempt's fencing token.
+	Token int64
+}
+
+// Owner is one registration of an executor: the node's name and the
+// CreateRevision of its lease-bound key. The same node has another revision
+// after each registration.
+type Owner struct {
+	Node     string
+	Revision int64
+}
+
+// Attempt is one finished try at a shard.
+type Attempt struct {
+	Number  int
+	Node    string
+	Token   int64
+	Term    int64
+	Claimed time.Time
+	Started time.Time // zero: never started
+	Ended   time.Time
+	State   RunState // how it ended
+	// ExitCode is the command's, or the HTTP status; valid when HasCode.
+	ExitCode int
+	HasCode  bool
+	Error    string
+}
+
+// Record is a run's verdict, or one verdict that a range of slots share.
+type Record struct {
+	Job        JobID
+	Run        RunID
+	Generation int64
+	State      RunState
+	Reason     string
+	Detail     string
+	Due        time.Time
+	// Until and Count are set where the record stands for the Count slots from
+	// Due to Until, both included.
+	Until    time.Time
+	Count    int64
+	Recorded time.Time
+	Shards   int
+	Attempts []Attempt
+	// Tail is the end of the output, at most MaxTailBytes; OutputBytes is the
+	// size of the whole.
+	Tail        []byte
+	OutputBytes int64
+	// Revision is the store's ModRevision of the record.
+	Revision int64
+}
+
+// Covers tells whether the record is a verdict on slot.
+func (r *Record) Covers(slot time.Time) bool {
+	if r.Count <= 1 {
+		return r.Due.Equal(slot) && r.Run.Kind() == KindSlot
+	}
+	return !slot.Before(r.Due) && !slot.After(r.Until)
+}
+
+// Pending is a run that was asked for and has no slot of its own.
+type Pending struct {
+	Job       JobID
+	Run       RunID
+	Requested time.Time
+	Actor     string
+	Reason    string
+	// AllowOverlap starts it beside a live run of an exclusive job.
+	AllowOverlap bool
+	Revision     int64
+}

@@ -1,0 +1,110 @@
+package state
+
+import "time"
+
+// Claim asks the store to make a start real: for one live record under the
+// conditions that the start relies on.
+type Claim struct {
+	Job JobID
+	// JobRevision is the job's revision as it was planned.
+	JobRevision int64
+	// Live is the record as it shall be: Run, Shard, Shards, Generation,
+	// Attempt, Owner, Term, Due, Claimed and AtMostOnce are read.
+	Live Live
+	// Exclusive runs hold the job's overlap gate; they are not claimed while
+	// another run of the job is live.
+	Exclusive bool
+	// Token is set for a further attempt: the waiting record's revision.
+	Token int64
+	// Pending is the revision of the pending key that the claim moves, 0 for a
+	// slot's run.
+	Pending int64
+	// CatchUp is set for a slot that was decided by the leader of Live.Term
+	// after an outage: it may be older than the closed part of the timeline,
+	// and that leader must still lead.
+	CatchUp bool
+	// ApplyOverlap is set when the run is due: if the gate is held, the verdict
+	// skipped:overlap is written. Before that a held gate is only reported.
+	ApplyOverlap bool
+}
+
+// ClaimStatus is what became of a claim.
+type ClaimStatus uint8
+
+// Claim statuses.
+const (
+	// Claimed: the live record is this owner's; its token is in the result.
+	Claimed ClaimStatus = iota + 1
+	// ClaimLive: the run has a live record of another owner or attempt.
+	ClaimLive
+	// ClaimDecided: the run has a verdict, or its slot lies in the closed part
+	// of the timeline.
+	ClaimDecided
+	// ClaimSkipped: the gate was held; skipped:overlap is stored.
+	ClaimSkipped
+	// ClaimHeld: the gate is held, and the claim did not ask for the policy.
+	ClaimHeld
+	// ClaimStale: the job, the pending run or the waiting record is not as
+	// planned any more.
+	ClaimStale
+	// ClaimDisowned: the owner's registration is gone.
+	ClaimDisowned
+)
+
+var claimNames = [...]string{
+	"unknown", "claimed", "live", "decided", "skipped", "held", "stale", "disowned",
+}
+
+// String is the status's name in logs and metrics.
+func (s ClaimStatus) String() string {
+	if int(s) < len(claimNames) {
+		return claimNames[s]
+	}
+	return claimNames[0]
+}
+
+// ClaimResult answers a Claim.
+type ClaimResult struct {
+	Status ClaimStatus
+	// Live is the record, with its token, where Status is Claimed.
+	Live Live
+}
+
+// Finish asks the store to make an end real: the attempt's verdict, or, where
+// Attempt.State is StateWaiting, another try.
+type Finish struct {
+	// Live is the record as claimed, with its token.
+	Live Live
+	// Attempt is the ended attempt. Its State is the run's verdict.
+	Attempt     Attempt
+	Reason      string
+	Tail        []byte
+	OutputBytes int64
+}
+
+// TokenStatus is what became of a write that carries a token.
+type TokenStatus uint8
+
+// Token statuses.
+const (
+	// TokenStored: the write is durable.
+	TokenStored TokenStatus = iota + 1
+	// TokenFenced: the token no longer stands; nothing was changed.
+	TokenFenced
+)
+
+// Checkpoint is a request to save an attempt's progress.
+type Checkpoint struct {
+	Live Live
+	Data []byte
+	// Previous is the revision of the checkpoint before, 0 for none: a late
+	// repetition of an older one changes nothing.
+	Previous int64
+	Saved    time.Time
+}
+
+// CheckpointResult answers a Checkpoint.
+type CheckpointResult struct {
+	Status   TokenStatus
+	Revision int64 // of the stored checkpoint
+}

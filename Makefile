@@ -1,0 +1,133 @@
+# leaderd. `make` alone lists the targets.
+# `run`, `build` and `test` need Go, make and git; everything else builds its
+# tools from tools/go.mod on first use.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/sh
+
+GO        ?= go
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+TESTFLAGS ?=
+TESTPKGS  ?= ./...
+FUZZTIME  ?= 30s
+
+# The race detector needs cgo; `go env` answers 0 where no C compiler is found.
+RACE ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
+
+# Tools are linked once for each Go version and again when their pins change.
+TOOLS := .cache/tools/$(shell $(GO) env GOVERSION)
+BUF   := PATH="$(CURDIR)/$(TOOLS):$$PATH" buf
+
+##@ Use
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@printf '\nVariables: VERSION TESTFLAGS TESTPKGS BENCHFLAGS FUZZTIME ARGS\n'
+
+.PHONY: run
+run: ## Run a one-node cluster with its own etcd (ARGS="...")
+	$(GO) run ./cmd/leaderd dev $(ARGS)
+
+.PHONY: build
+build: ## Build a static bin/leaderd
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/leaderd ./cmd/leaderd
+
+##@ Check
+
+.PHONY: test
+test: ## Run all tests, with the race detector where a C compiler exists
+	$(GO) test $(RACE) -timeout 15m $(TESTFLAGS) $(TESTPKGS)
+
+.PHONY: bench
+bench: ## Run the benchmark program (BENCHFLAGS="...")
+	$(GO) run ./test/bench $(BENCHFLAGS)
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz test for FUZZTIME
+	@grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \
+	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file"); do \
+	    echo "$(GO) test -run '^$$' -fuzz '^$$name$$' $$(dirname "$$file")"; \
+	    $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit 1; \
+	  done; \
+	done
+
+.PHONY: vet
+vet: ## Run go vet
+	$(GO) vet ./...
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint proto-lint ## Lint Go and proto files
+	$(TOOLS)/golangci-lint run
+
+.PHONY: proto-lint
+proto-lint: $(TOOLS)/buf
+	$(BUF) lint
+	$(BUF) format --diff --exit-code
+
+.PHONY: breaking
+breaking: $(TOOLS)/buf ## Compare the API with the last release
+	@base=$$(git describe --tags --abbrev=0 2>/dev/null) || { echo 'breaking: no release to compare with'; exit 0; }; \
+	$(BUF) breaking --against ".git#tag=$$base"
+
+.PHONY: vuln
+vuln: $(TOOLS)/govulncheck ## Look for known vulnerabilities (needs the Go vulnerability database)
+	$(TOOLS)/govulncheck ./...
+
+.PHONY: ci
+ci: ## All that a change must pass
+	$(MAKE) check-generated
+	$(MAKE) lint
+	$(MAKE) breaking
+	$(MAKE) vet
+	$(MAKE) test
+
+##@ Change
+
+.PHONY: fmt
+fmt: $(TOOLS)/golangci-lint $(TOOLS)/buf ## Format Go and proto files
+	$(TOOLS)/golangci-lint fmt
+	$(BUF) format --write
+
+.PHONY: generate
+generate: generated ## Regenerate the Go code of the proto files
+	find proto -name '*.pb.go' -delete
+	cp -R .cache/generated/proto/. proto/
+
+.PHONY: check-generated
+check-generated: generated ## Fail when generated code is not current
+	@diff -r -x '*.proto' .cache/generated/proto proto || { echo 'generated code is not current: make generate'; exit 1; }
+
+# Generating aside first leaves the tree alone when it fails, and tells files
+# whose proto file is gone.
+.PHONY: generated
+generated: $(TOOLS)/buf $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc
+	@rm -rf .cache/generated
+	$(BUF) generate --output .cache/generated
+
+.PHONY: clean
+clean: ## Remove what make built
+	rm -rf bin .cache
+
+# build_tool links package $(1) of the tools module.
+build_tool = $(GO) -C tools build -trimpath -o "$(CURDIR)/$@" $(1)
+
+$(TOOLS)/golangci-lint: tools/go.mod tools/go.sum
+	$(call build_tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
+
+$(TOOLS)/buf: tools/go.mod tools/go.sum
+	$(call build_tool,github.com/bufbuild/buf/cmd/buf)
+
+$(TOOLS)/protoc-gen-go-grpc: tools/go.mod tools/go.sum
+	$(call build_tool,google.golang.org/grpc/cmd/protoc-gen-go-grpc)
+
+$(TOOLS)/govulncheck: tools/go.mod tools/go.sum
+	$(call build_tool,golang.org/x/vuln/cmd/govulncheck)
+
+# The generator comes from our own go.mod, so that generated code and the
+# protobuf runtime are always of one version.
+$(TOOLS)/protoc-gen-go: go.mod go.sum
+	$(GO) build -trimpath -o "$@" google.golang.org/protobuf/cmd/protoc-gen-go

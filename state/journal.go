@@ -19,10 +19,10 @@ type Claim struct {
 	// Pending is the revision of the pending key that the claim moves, 0 for a
 	// slot's run.
 	Pending int64
-	// CatchUp is set for a slot that was decided by the leader of Live.Term
-	// after an outage: it may be older than the closed part of the timeline,
-	// and that leader must still lead.
-	CatchUp bool
+	// ClosedRevision is set for a slot in the closed part of the timeline that
+	// a leader decided to catch up: the revision at which it closed that part.
+	// A leader that closes the timeline again takes the decision back.
+	ClosedRevision int64
 	// ApplyOverlap is set when the run is due: if the gate is held, the verdict
 	// skipped:overlap is written. Before that a held gate is only reported.
 	ApplyOverlap bool

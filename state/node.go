@@ -44,3 +44,12 @@ type Watermark struct {
 	Term     int64
 	Revision int64
 }
+
+// Closed is the end of the closed part of the timeline: no slot at or before
+// Instant can be claimed any more, but for catch-up (see Claim). The leader
+// closes what it is about to decide in ranges after an outage, and, ten minutes
+// behind the watermark, what retention may sweep.
+type Closed struct {
+	Instant  time.Time
+	Revision int64 // 0: never closed
+}

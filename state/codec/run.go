@@ -1,0 +1,151 @@
+package codec
+
+import (
+	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
+	"github.com/leaderd/leaderd/state"
+)
+
+// LiveToProto is a live record in its stored form. Job, Token and Exclusive are
+// the key's to tell.
+func LiveToProto(l *state.Live) *statev1.Live {
+	return &statev1.Live{
+		Run:           string(l.Run),
+		Shard:         int32(l.Shard),  //nolint:gosec // bounded by the spec
+		Shards:        int32(l.Shards), //nolint:gosec // bounded by the spec
+		Generation:    l.Generation,
+		State:         uint32(l.State),
+		Attempt:       int32(l.Attempt), //nolint:gosec // bounded by the spec
+		Owner:         l.Owner.Node,
+		OwnerRevision: l.Owner.Revision,
+		Term:          l.Term,
+		Due:           Micros(l.Due),
+		Claimed:       Micros(l.Claimed),
+		NextTry:       Micros(l.NextTry),
+		AtMostOnce:    l.AtMostOnce,
+		Attempts:      AttemptsToProto(l.Attempts),
+	}
+}
+
+// LiveFromProto is the inverse of LiveToProto.
+func LiveFromProto(p *statev1.Live) state.Live {
+	return state.Live{
+		Run:        state.RunID(p.GetRun()),
+		Shard:      int(p.GetShard()),
+		Shards:     int(p.GetShards()),
+		Generation: p.GetGeneration(),
+		State:      runState(p.GetState()),
+		Attempt:    int(p.GetAttempt()),
+		Owner:      state.Owner{Node: p.GetOwner(), Revision: p.GetOwnerRevision()},
+		Term:       p.GetTerm(),
+		Due:        Time(p.GetDue()),
+		Claimed:    Time(p.GetClaimed()),
+		NextTry:    Time(p.GetNextTry()),
+		AtMostOnce: p.GetAtMostOnce(),
+		Attempts:   AttemptsFromProto(p.GetAttempts()),
+	}
+}
+
+func runState(s uint32) state.RunState {
+	if s > 0xff {
+		return state.StateNone
+	}
+	return state.RunState(s)
+}
+
+// AttemptToProto is an attempt in its stored form.
+func AttemptToProto(a *state.Attempt) *statev1.Attempt {
+	p := &statev1.Attempt{
+		Number:  int32(a.Number), //nolint:gosec // bounded by the spec
+		Node:    a.Node,
+		Token:   a.Token,
+		Term:    a.Term,
+		Claimed: Micros(a.Claimed),
+		Started: Micros(a.Started),
+		Ended:   Micros(a.Ended),
+		State:   uint32(a.State),
+		Error:   a.Error,
+	}
+	if a.HasCode {
+		code := int32(a.ExitCode) //nolint:gosec // an exit code or status
+		p.ExitCode = &code
+	}
+	return p
+}
+
+// AttemptFromProto is the inverse of AttemptToProto.
+func AttemptFromProto(p *statev1.Attempt) state.Attempt {
+	return state.Attempt{
+		Number:   int(p.GetNumber()),
+		Node:     p.GetNode(),
+		Token:    p.GetToken(),
+		Term:     p.GetTerm(),
+		Claimed:  Time(p.GetClaimed()),
+		Started:  Time(p.GetStarted()),
+		Ended:    Time(p.GetEnded()),
+		State:    runState(p.GetState()),
+		ExitCode: int(p.GetExitCode()),
+		HasCode:  p.ExitCode != nil,
+		Error:    p.GetError(),
+	}
+}
+
+// AttemptsToProto is a list of attempts in its stored form.
+func AttemptsToProto(as []state.Attempt) []*statev1.Attempt {
+	if len(as) == 0 {
+		return nil
+	}
+	ps := make([]*statev1.Attempt, len(as))
+	for i := range as {
+		ps[i] = AttemptToProto(&as[i])
+	}
+	return ps
+}
+
+// AttemptsFromProto is the inverse of AttemptsToProto.
+func AttemptsFromProto(ps []*statev1.Attempt) []state.Attempt {
+	if len(ps) == 0 {
+		return nil
+	}
+	as := make([]state.Attempt, len(ps))
+	for i, p := range ps {
+		as[i] = AttemptFromProto(p)
+	}
+	return as
+}
+
+// RecordToProto is a verdict in its stored form. Job, Run and Revision are the
+// key's to tell.
+func RecordToProto(r *state.Record) *statev1.Record {
+	return &statev1.Record{
+		Generation:  r.Generation,
+		State:       uint32(r.State),
+		Reason:      r.Reason,
+		Detail:      r.Detail,
+		Due:         Micros(r.Due),
+		Until:       Micros(r.Until),
+		Count:       r.Count,
+		Recorded:    Micros(r.Recorded),
+		Shards:      int32(r.Shards), //nolint:gosec // bounded by the spec
+		Attempts:    AttemptsToProto(r.Attempts),
+		Tail:        r.Tail,
+		OutputBytes: r.OutputBytes,
+	}
+}
+
+// RecordFromProto is the inverse of RecordToProto.
+func RecordFromProto(p *statev1.Record) state.Record {
+	return state.Record{
+		Generation:  p.GetGeneration(),
+		State:       runState(p.GetState()),
+		Reason:      p.GetReason(),
+		Detail:      p.GetDetail(),
+		Due:         Time(p.GetDue()),
+		Until:       Time(p.GetUntil()),
+		Count:       p.GetCount(),
+		Recorded:    Time(p.GetRecorded()),
+		Shards:      int(p.GetShards()),
+		Attempts:    AttemptsFromProto(p.GetAttempts()),
+		Tail:        p.GetTail(),
+		OutputBytes: p.GetOutputBytes(),
+	}
+}

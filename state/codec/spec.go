@@ -1,0 +1,102 @@
+package codec
+
+import (
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	"github.com/leaderd/leaderd/state"
+)
+
+// SpecToProto is a spec in its API form. Unset fields stay unset.
+func SpecToProto(s *state.JobSpec) *leaderdv1.JobSpec {
+	p := &leaderdv1.JobSpec{
+		Description:  s.Description,
+		Labels:       s.Labels,
+		Schedules:    s.Schedules,
+		TimeZone:     s.TimeZone,
+		NodeSelector: s.Selector,
+	}
+	switch s.Overlap {
+	case state.OverlapSkip:
+	case state.OverlapAllow:
+		p.Overlap = leaderdv1.Overlap_OVERLAP_ALLOW
+	}
+	switch s.CatchUp {
+	case state.CatchUpLatest:
+	case state.CatchUpNone:
+		p.CatchUp = leaderdv1.CatchUp_CATCH_UP_NONE
+	}
+	switch s.Guarantee {
+	case state.AtLeastOnce:
+	case state.AtMostOnce:
+		p.Guarantee = leaderdv1.Guarantee_GUARANTEE_AT_MOST_ONCE
+	}
+	if s.StartDeadline != 0 {
+		p.StartDeadline = durationpb.New(s.StartDeadline)
+	}
+	if s.Timeout != 0 {
+		p.Timeout = durationpb.New(s.Timeout)
+	}
+	if s.KillGrace != 0 {
+		p.KillGrace = durationpb.New(s.KillGrace)
+	}
+	switch {
+	case s.Command != nil:
+		p.Target = &leaderdv1.JobSpec_Command{Command: &leaderdv1.Command{
+			Argv: s.Command.Argv, Shell: s.Command.Shell, Env: s.Command.Env, Dir: s.Command.Dir,
+		}}
+	case s.HTTP != nil:
+		h := &leaderdv1.Http{
+			Method: s.HTTP.Method, Url: s.HTTP.URL, Headers: s.HTTP.Header, Body: s.HTTP.Body,
+		}
+		for _, c := range s.HTTP.ExpectedCodes {
+			h.ExpectedCodes = append(h.ExpectedCodes, int32(c)) //nolint:gosec // a status code
+		}
+		p.Target = &leaderdv1.JobSpec_Http{Http: h}
+	case s.NoOp:
+		p.Target = &leaderdv1.JobSpec_Noop{Noop: &leaderdv1.NoOp{}}
+	}
+	return p
+}
+
+// SpecFromProto is the inverse of SpecToProto. It checks nothing: an enum value
+// that this version does not know reads as the default. See state.JobSpec's
+// Validate for the rules.
+func SpecFromProto(p *leaderdv1.JobSpec) state.JobSpec {
+	s := state.JobSpec{
+		Description:   p.GetDescription(),
+		Labels:        p.GetLabels(),
+		Schedules:     p.GetSchedules(),
+		TimeZone:      p.GetTimeZone(),
+		Selector:      p.GetNodeSelector(),
+		StartDeadline: p.GetStartDeadline().AsDuration(),
+		Timeout:       p.GetTimeout().AsDuration(),
+		KillGrace:     p.GetKillGrace().AsDuration(),
+	}
+	if p.GetOverlap() == leaderdv1.Overlap_OVERLAP_ALLOW {
+		s.Overlap = state.OverlapAllow
+	}
+	if p.GetCatchUp() == leaderdv1.CatchUp_CATCH_UP_NONE {
+		s.CatchUp = state.CatchUpNone
+	}
+	if p.GetGuarantee() == leaderdv1.Guarantee_GUARANTEE_AT_MOST_ONCE {
+		s.Guarantee = state.AtMostOnce
+	}
+	switch t := p.GetTarget().(type) {
+	case *leaderdv1.JobSpec_Command:
+		s.Command = &state.Command{
+			Argv: t.Command.GetArgv(), Shell: t.Command.GetShell(), Env: t.Command.GetEnv(), Dir: t.Command.GetDir(),
+		}
+	case *leaderdv1.JobSpec_Http:
+		h := &state.HTTP{
+			Method: t.Http.GetMethod(), URL: t.Http.GetUrl(), Header: t.Http.GetHeaders(), Body: t.Http.GetBody(),
+		}
+		for _, c := range t.Http.GetExpectedCodes() {
+			h.ExpectedCodes = append(h.ExpectedCodes, int(c))
+		}
+		s.HTTP = h
+	case *leaderdv1.JobSpec_Noop:
+		s.NoOp = true
+	}
+	return s
+}

@@ -1,0 +1,148 @@
+package store
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/kv"
+)
+
+// DefaultPrefix is where leaderd's keys are unless configured otherwise.
+const DefaultPrefix = "/leaderd/"
+
+// gate is the last part of the key of the live record that holds its job's
+// overlap gate. It sorts behind every run id.
+const gate = "~"
+
+// keys makes and reads the keys below a prefix that ends in '/'. Every part
+// that comes from a user is escaped, and every prefix that is ranged over ends
+// in '/', so that no name reaches beyond its place.
+type keys struct{ prefix string }
+
+func (k keys) jobs() string     { return k.prefix + "jobs/" }
+func (k keys) nodes() string    { return k.prefix + "nodes/" }
+func (k keys) pending() string  { return k.prefix + "pending/" }
+func (k keys) active() string   { return k.prefix + "active/" }
+func (k keys) history() string  { return k.prefix + "history/" }
+func (k keys) versions() string { return k.prefix + "versions/" }
+
+func (k keys) watermark() string { return k.prefix + "timeline/watermark" }
+func (k keys) closed() string    { return k.prefix + "timeline/closed" }
+
+func (k keys) node(name string) string { return k.nodes() + escape(name) }
+
+func (k keys) job(id state.JobID) string { return k.jobs() + jobPart(id) }
+
+// version sorts by generation.
+func (k keys) version(id state.JobID, generation int64) string {
+	return k.versionsOf(id) + fmt.Sprintf("%016d", generation)
+}
+func (k keys) versionsOf(id state.JobID) string { return k.versions() + jobPart(id) + "/" }
+
+func (k keys) pendingRun(id state.JobID, run state.RunID) string {
+	return k.pending() + jobPart(id) + "/" + escape(string(run))
+}
+
+func (k keys) activeOf(id state.JobID) string { return k.active() + jobPart(id) + "/" }
+func (k keys) activeGate(id state.JobID) string {
+	return k.active() + jobPart(id) + "/" + gate
+}
+
+func (k keys) activeShard(id state.JobID, run state.RunID, shard int) string {
+	return k.active() + jobPart(id) + "/" + escape(string(run)) + "/" + strconv.Itoa(shard)
+}
+
+func (k keys) live(l *state.Live) string {
+	if l.Exclusive {
+		return k.activeGate(l.Job)
+	}
+	return k.activeShard(l.Job, l.Run, l.Shard)
+}
+
+func (k keys) historyOf(id state.JobID) string { return k.history() + jobPart(id) + "/" }
+func (k keys) historyRun(id state.JobID, run state.RunID) string {
+	return k.history() + jobPart(id) + "/" + escape(string(run))
+}
+
+func (k keys) checkpoint(id state.JobID, run state.RunID, shard int) string {
+	return k.prefix + "checkpoints/" + jobPart(id) + "/" + escape(string(run)) + "/" + strconv.Itoa(shard)
+}
+
+// parseJob reads the job's id from the rest of a key, "<ns>/<job>" and perhaps
+// "/<more>".
+func parseJob(rest string) (id state.JobID, more string, err error) {
+	ns, rest, ok := strings.Cut(rest, "/")
+	if !ok {
+		return id, "", fmt.Errorf("key part %q names no job", rest)
+	}
+	name, more, _ := strings.Cut(rest, "/")
+	if id.Namespace, err = unescape(ns); err != nil {
+		return id, "", err
+	}
+	if id.Name, err = unescape(name); err != nil {
+		return id, "", err
+	}
+	return id, more, nil
+}
+
+func jobPart(id state.JobID) string { return escape(id.Namespace) + "/" + escape(id.Name) }
+
+func isPlain(c byte) bool {
+	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || c == '-' || c == '_' || c == '.'
+}
+
+// escape writes every byte that is not plain as %XX. The empty string is "%".
+func escape(s string) string {
+	i := 0
+	for i < len(s) && isPlain(s[i]) {
+		i++
+	}
+	if i == len(s) && s != "" {
+		return s
+	}
+	if s == "" {
+		return "%"
+	}
+	var b strings.Builder
+	b.WriteString(s[:i])
+	for ; i < len(s); i++ {
+		if isPlain(s[i]) {
+			b.WriteByte(s[i])
+		} else {
+			fmt.Fprintf(&b, "%%%02X", s[i])
+		}
+	}
+	return b.String()
+}
+
+// unescape is the inverse of escape.
+func unescape(s string) (string, error) {
+	if s == "%" {
+		return "", nil
+	}
+	if strings.IndexByte(s, '%') < 0 {
+		return s, nil
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '%' {
+			b.WriteByte(s[i])
+			continue
+		}
+		if i+2 >= len(s) {
+			return "", fmt.Errorf("key part %q: broken escape", s)
+		}
+		c, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
+		if err != nil {
+			return "", fmt.Errorf("key part %q: broken escape", s)
+		}
+		b.WriteByte(byte(c))
+		i += 2
+	}
+	return b.String(), nil
+}
+
+// end is the end of the range of all keys below prefix, which ends in '/'.
+func end(prefix string) string { return kv.PrefixEnd(prefix) }

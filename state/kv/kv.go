@@ -12,14 +12,20 @@
 // writes nothing leaves the revision as it is. Nothing here retries: callers
 // (see package store) classify errors and decide.
 //
+// Ranges are [Key, End). An empty End means Key alone, and End "\x00" means all
+// keys from Key on (etcd's rules). An empty Key is ErrInvalid, except in Watch
+// where it stands for the least key. A range whose End is not above its Key is
+// empty.
+//
 // All methods may be called concurrently. Every method that takes a context
 // returns when it is done, with an error that wraps context.Cause(ctx) or the
-// context's own error.
+// context's own error beside the class of the outcome.
 package kv
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -47,7 +53,8 @@ var (
 	// ErrTooManyRequests: the store is overloaded; nothing was written.
 	ErrTooManyRequests = errors.New("kv: too many requests")
 	// ErrInvalid: the request itself was refused (a key put twice, too many
-	// operations, too large); nothing was written; repeating is useless.
+	// operations, too large, an empty key, a revision that is not there yet);
+	// nothing was written; repeating is useless.
 	ErrInvalid = errors.New("kv: invalid request")
 	// ErrUnavailable: the store could not be reached or had no leader, and the
 	// request was certainly not applied.
@@ -55,8 +62,10 @@ var (
 	// ErrUnknown: the outcome is unknown: the request may have been applied, or
 	// may yet be (time-out, broken connection).
 	ErrUnknown = errors.New("kv: unknown outcome")
-	// ErrPermission: the store refused the credentials.
+	// ErrPermission: the store refused the credentials; nothing was written.
 	ErrPermission = errors.New("kv: permission denied")
+	// ErrClosed: the watcher was closed by its owner.
+	ErrClosed = errors.New("kv: closed")
 )
 
 // KeyValue is one key as the store holds it. Callers must not modify Value.
@@ -127,8 +136,8 @@ type Op struct {
 	Value []byte // OpPut
 	Lease LeaseID
 	Limit int64 // OpGet: 0 means no limit
-	Keys  bool  // OpGet: leave values out
-	Txn   *Txn  // OpTxn
+	Keys  bool  // OpGet: leave values and leases out
+	Txn   *Txn  // OpTxn; nil means a transaction of nothing
 }
 
 // Get reads one key.
@@ -182,12 +191,13 @@ type TxnResult struct {
 type RangeOptions struct {
 	Limit        int64 // 0: no limit
 	Revision     int64 // 0: newest
-	KeysOnly     bool
-	Serializable bool // may be stale, asks no quorum
+	KeysOnly     bool  // leave values and leases out
+	Serializable bool  // may be stale, asks no quorum
 }
 
 // RangeResult answers a Range. Revision is the store's revision at the time of
-// the answer: the one to pass for the next page.
+// the answer, also where an older one was read. To read in pages, take the
+// Revision of the first page and ask for it in all that follow.
 type RangeResult struct {
 	KVs      []KeyValue
 	More     bool
@@ -210,11 +220,13 @@ type WatchBatch struct {
 	Revision int64
 }
 
-// Watcher is one running watch.
+// Watcher is one running watch. Next may be called by one goroutine at a time,
+// Close by any.
 type Watcher interface {
 	// Next blocks for the next batch. After an error the watcher is dead:
 	// ErrCompacted means that events were lost and the caller must list again;
-	// any other error that it may watch again from the last revision + 1.
+	// any other error that it may watch again from the last revision + 1. Only
+	// a call that ends with its own context leaves the watcher as it was.
 	Next(ctx context.Context) (WatchBatch, error)
 	// Close ends the watch and frees what it holds. It may be called twice.
 	Close()
@@ -229,16 +241,24 @@ type KV interface {
 	Range(ctx context.Context, key, end string, o RangeOptions) (RangeResult, error)
 
 	// Watch begins to watch [key, end) (key alone when end is empty) with the
-	// first change at or after revision from; 0 means from now on. It asks for
-	// a leader: a member cut off from its peers ends the watch. Progress
-	// batches come at least every few minutes, and after Progress.
+	// first change at or after revision from; 0 means from now on, and every
+	// change after the return is seen. ctx bounds the call alone: the watch runs
+	// until Close or an error. It asks for a leader: a member cut off from its
+	// peers ends the watch. A reader that falls behind holds up no writer; when
+	// compaction overtakes it, it gets ErrCompacted. Progress batches come when
+	// nothing else does, at etcd's interval (ten minutes by default), and soon
+	// after Progress to a watch that has nothing left to deliver.
 	Watch(ctx context.Context, key, end string, from int64) (Watcher, error)
 
 	// Progress asks the store to deliver progress to the running watches soon.
+	// It is best effort: no answer may come where a watch is still catching up.
 	Progress(ctx context.Context) error
 
-	// Grant makes a lease that ends ttl (whole seconds, at least 1) after its
-	// last keep-alive; the answer holds the TTL that the store granted.
+	// Grant makes a lease that ends ttl (rounded up to whole seconds) after its
+	// last keep-alive; the answer holds the TTL that the store granted, which
+	// may be longer. When the lease ends its keys are deleted, all under one
+	// revision. After ErrUnknown an ownerless lease may be left, which ends by
+	// itself.
 	Grant(ctx context.Context, ttl time.Duration) (LeaseID, time.Duration, error)
 	// KeepAlive renews a lease once and answers its TTL, or ErrLeaseNotFound.
 	KeepAlive(ctx context.Context, id LeaseID) (time.Duration, error)
@@ -246,7 +266,9 @@ type KV interface {
 	// no error.
 	Revoke(ctx context.Context, id LeaseID) error
 
-	// Compact forgets all revisions before rev.
+	// Compact forgets all revisions before rev: what they held is still there,
+	// but can no longer be read or watched at them. ErrCompacted means that it
+	// had been done already, ErrInvalid that rev is not there yet.
 	Compact(ctx context.Context, rev int64) error
 }
 
@@ -261,4 +283,16 @@ func PrefixEnd(prefix string) string {
 		}
 	}
 	return "\x00"
+}
+
+// MaxTTL is the longest TTL of a lease.
+const MaxTTL = 9_000_000_000 * time.Second
+
+// TTLSeconds is ttl in whole seconds, rounded up, as Grant takes it; a TTL that
+// is not positive or above MaxTTL is ErrInvalid.
+func TTLSeconds(ttl time.Duration) (int64, error) {
+	if ttl <= 0 || ttl > MaxTTL {
+		return 0, fmt.Errorf("lease of %s: %w", ttl, ErrInvalid)
+	}
+	return int64((ttl-1)/time.Second) + 1, nil
 }

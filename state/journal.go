@@ -70,13 +70,16 @@ type ClaimResult struct {
 	Live Live
 }
 
-// Finish asks the store to make an end real: the attempt's verdict, or, where
-// Attempt.State is StateWaiting, another try.
+// Finish asks the store to make an end real: the run's verdict, or a wait for
+// another attempt.
 type Finish struct {
 	// Live is the record as claimed, with its token.
 	Live Live
-	// Attempt is the ended attempt. Its State is the run's verdict.
-	Attempt     Attempt
+	// Attempt is the ended attempt. Its State is the run's verdict unless Retry
+	// is set.
+	Attempt Attempt
+	// Retry is set where the run shall be tried again, not before then.
+	Retry       time.Time
 	Reason      string
 	Tail        []byte
 	OutputBytes int64

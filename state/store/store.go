@@ -19,6 +19,8 @@ var (
 	ErrChanged = errors.New("changed in between")
 	// ErrTermLost: the leadership that the write names is over.
 	ErrTermLost = errors.New("term lost")
+	// ErrTooLarge: it is above a limit of package state.
+	ErrTooLarge = errors.New("too large")
 	// ErrExists: it exists already.
 	ErrExists = errors.New("exists already")
 )

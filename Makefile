@@ -25,7 +25,7 @@ BUF   := PATH="$(CURDIR)/$(TOOLS):$$PATH" buf
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	  /^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@printf '\nVariables: VERSION TESTFLAGS TESTPKGS BENCHFLAGS FUZZTIME ARGS\n'
 
 .PHONY: run
@@ -107,6 +107,10 @@ check-generated: generated ## Fail when generated code is not current
 generated: $(TOOLS)/buf $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc
 	@rm -rf .cache/generated
 	$(BUF) generate --output .cache/generated
+
+.PHONY: tidy
+tidy: ## Bring go.mod in line with the imports
+	$(GO) mod tidy
 
 .PHONY: clean
 clean: ## Remove what make built

@@ -55,6 +55,9 @@
 //   - Two terms never overlap by their own deadlines, but a process can be
 //     stopped between its look at Term.Trusted and the write that follows. Only
 //     the compare of the term's number inside the write excludes that.
+//   - Whoever deletes a leader's key or revokes its lease at etcd by hand makes the
+//     next one leader at once; the first learns of it a moment later. Here too only
+//     the compare excludes that both write.
 //   - The monotonic clock stands still while a machine is suspended. On waking the
 //     leader believes in its term until the next keep-alive is refused, a fifth of
 //     the TTL later at most; its writes are refused meanwhile.

@@ -103,7 +103,7 @@ func (k *keeper) run(ctx context.Context) {
 				return
 			default:
 				k.metrics.keepFailed.Inc()
-				if failures++; failures == 1 {
+				if failures++; failures == 1 && time.Now().Before(k.trust.deadline()) {
 					k.log.Warn("keep-alive failed, trying on until the deadline", "err", r.err,
 						"left", time.Until(k.trust.deadline()).Round(time.Millisecond))
 				}

@@ -86,6 +86,8 @@ func TestMatch(t *testing.T) {
 		{"state/...", "statement", false},
 		{"...", "anything/at/all", true},
 		{"os/...", "os/exec", true},
+		{support, "state/kv/kvtest", true},
+		{support, "test/faultproxy", false},
 		{std, "net/http", true},
 		{std, "go.etcd.io/etcd/client/v3", false},
 		{std, "C", false},
@@ -166,6 +168,9 @@ func match(pattern, name string, g graph) bool {
 		first, _, _ := strings.Cut(name, "/")
 		_, ours := g[name]
 		return !ours && name != "C" && !strings.Contains(first, ".")
+	}
+	if pattern == support {
+		return strings.HasSuffix(name, "test")
 	}
 	if base, ok := strings.CutSuffix(pattern, "/..."); ok {
 		return name == base || strings.HasPrefix(name, base+"/")

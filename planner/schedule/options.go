@@ -1,0 +1,92 @@
+package schedule
+
+import (
+	"fmt"
+	"time"
+)
+
+// Missing says what becomes of a local time that the zone's clock skips.
+type Missing uint8
+
+const (
+	// MissingShift runs it at the first instant after the gap. The default.
+	MissingShift Missing = iota
+	// MissingSkip does not run it.
+	MissingSkip
+)
+
+var missingNames = [...]string{MissingShift: "shift", MissingSkip: "skip"}
+
+// ParseMissing reads "shift" or "skip"; the empty text is the default.
+func ParseMissing(text string) (Missing, error) {
+	return parseName[Missing]("missing", text, missingNames[:])
+}
+
+// String returns the text that ParseMissing reads.
+func (m Missing) String() string { return nameOf(int(m), missingNames[:]) }
+
+// Repeated says in which pass a local time runs that occurs twice.
+type Repeated uint8
+
+const (
+	// RepeatedFirst runs it the first time only. The default.
+	RepeatedFirst Repeated = iota
+	// RepeatedLast runs it the second time only.
+	RepeatedLast
+	// RepeatedBoth runs it both times.
+	RepeatedBoth
+)
+
+var repeatedNames = [...]string{RepeatedFirst: "first", RepeatedLast: "last", RepeatedBoth: "both"}
+
+// ParseRepeated reads "first", "last" or "both"; the empty text is the default.
+func ParseRepeated(text string) (Repeated, error) {
+	return parseName[Repeated]("repeated", text, repeatedNames[:])
+}
+
+// String returns the text that ParseRepeated reads.
+func (r Repeated) String() string { return nameOf(int(r), repeatedNames[:]) }
+
+// Options are what a schedule needs beside its text. The zero value is valid.
+type Options struct {
+	// Zone is the IANA zone in which a cron expression is read, spelled exactly.
+	// Empty means UTC. A text with its own CRON_TZ= or TZ= is refused unless Zone
+	// is empty or UTC. @every and @at do not depend on it.
+	Zone string
+	// Anchor is the instant from which @every counts, cut to the whole second. It
+	// is itself a slot, the first one. The zero time means the Unix epoch.
+	Anchor time.Time
+	// Missing and Repeated rule cron expressions whose hour field does not begin
+	// with *; see the package comment. Defaults: shift and first.
+	Missing  Missing
+	Repeated Repeated
+}
+
+func (o Options) validate() error {
+	if int(o.Missing) >= len(missingNames) {
+		return fmt.Errorf("missing: no such policy: %d", o.Missing)
+	}
+	if int(o.Repeated) >= len(repeatedNames) {
+		return fmt.Errorf("repeated: no such policy: %d", o.Repeated)
+	}
+	return nil
+}
+
+func parseName[T ~uint8](what, text string, names []string) (T, error) {
+	if text == "" {
+		return 0, nil
+	}
+	for i, name := range names {
+		if text == name {
+			return T(i), nil
+		}
+	}
+	return 0, fmt.Errorf("%s: %q is none of %q", what, clip(text), names)
+}
+
+func nameOf(i int, names []string) string {
+	if i >= len(names) {
+		return fmt.Sprintf("unknown(%d)", i)
+	}
+	return names[i]
+}

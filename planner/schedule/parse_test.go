@@ -1,0 +1,180 @@
+package schedule
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRefused(t *testing.T) {
+	for _, c := range []struct{ spec, field, want string }{
+		{"0 22-2 * * *", "hour", `write "22-23,0-2"`},
+		{"0 23-0 * * *", "hour", `write "23,0"`},
+		{"0 0 * * 5-1", "day of week", `write "5-6,0-1"`},
+		{"0 0 * * 7-3", "day of week", `write "0-3"`},
+		{"0 0 25-5/4 * *", "day of month", `write "25,29,2"`},
+		{"*/60 * * * *", "minute", "write 0 to run once a hour, or @every 60m"},
+		{"*/90 * * * *", "minute", "@every 90m"},
+		{"5/60 * * * *", "minute", "write 5 to run once a hour"},
+		{"*/60 * * * * *", "second", "less than 60"},
+		{"0 */24 * * *", "hour", "write 0 to run once a day, or @every 24h"},
+		{"0 0 */31 * *", "day of month", "write 1 to run once a month"},
+		{"0 0 1 */12 *", "month", "less than 12"},
+		{"0 0 * * */7", "day of week", "less than 7"},
+		{"*/0 * * * *", "minute", "from 1"},
+		{"*/-1 * * * *", "minute", "from 1"},
+		{"1/2/3 * * * *", "minute", "from 1"},
+		{"1-2-3 * * * *", "minute", "is not 0-59"},
+		{"1- * * * *", "minute", "is not 0-59"},
+		{"-1 * * * *", "minute", "is not 0-59"},
+		{"99999999999999999999 * * * *", "minute", "out of range"},
+		{"٣ * * * *", "minute", "is not 0-59"},
+		{"? * * * *", "minute", "only in the day fields"},
+		{"0 0 ?/2 * *", "day of month", "must stand alone"},
+		{"0 0 1,? * *", "day of month", "must stand alone"},
+		{"MON * * * *", "minute", "is not 0-59"},
+		{"0 0 * JANUARY *", "month", "write JAN"},
+		{"0 0 * * Friday", "day of week", "write FRI"},
+		{"0 0 12 * * ? 2026", "", "trailing year"},
+		{"0 0 12 ? * 2-6", "day of week", "MON-FRI"},
+		{"0 0 30 2 *", "day of month", "month 2 has at most 29 days"},
+		{"0 0 31 2,4,6,9,11 *", "day of month", "at most 30 days"},
+		{"0 0 31 FEB ?", "day of month", "never fires"},
+		{"0 0 * * *\n0 1 * * *", "", "9 fields"},
+		{"@reboot", "", "no meaning for a fleet"},
+		{"@Daily", "", "write @daily"},
+		{"@daily 5", "", "nothing may follow"},
+		{"@fortnightly", "", "unknown descriptor"},
+		{"@", "", "unknown descriptor"},
+		{"@every", "interval", "@every 1h30m"},
+		{"@every1h", "", "unknown descriptor"},
+		{"@every 1d", "interval", "24h"},
+		{"@every 0s", "interval", "positive"},
+		{"@every -1h", "interval", "positive"},
+		{"@every 1h 30m", "interval", "not a duration"},
+		{"@every 999999999h", "interval", "not a duration"},
+		{"TZ=Europe/Berlin @every 1h", "zone", "no effect"},
+		{"TZ=Europe/Berlin @at 2026-01-01T00:00:00Z", "zone", "no effect"},
+		{"TZ=Europe/Berlin", "zone", "nothing follows"},
+		{"TZ=Europe/Berlin ", "zone", "nothing follows"},
+		{"TZ= 0 0 * * *", "zone", "not an IANA"},
+		{"TZ=Local 0 0 * * *", "zone", "node"},
+		{"@at", "instant", "@at 2026"},
+		{"@at 2026-01-01", "instant", "RFC 3339"},
+		{"@at 2026-01-01T00:00:00", "instant", "RFC 3339"},
+		{"@at 2026-01-01T0:00:00Z", "instant", "RFC 3339"},
+		{"@at 2026-01-01T00:00:00.5Z", "instant", "whole second"},
+		{"@at 2026-01-01T00:00:00Z,", "instant", "empty element"},
+		{"@at 0001-01-01T00:00:00Z", "instant", "years 1 to 9999"},
+		{"@at 9999-12-31T23:59:59-01:00", "instant", "years 1 to 9999"},
+		{"@at " + strings.Repeat("2026-01-01T00:00:00Z,", 1001), "instant", "at most 1000"},
+		{strings.Repeat("x", maxText+1), "", "at most 32768"},
+	} {
+		_, err := Parse(c.spec, Options{})
+		var refused *ParseError
+		require.ErrorAs(t, err, &refused, c.spec)
+		require.Equal(t, c.field, refused.Field, c.spec)
+		require.ErrorContains(t, err, c.want)
+		require.NotErrorIs(t, err, ErrUnsupported)
+		require.Less(t, len(err.Error()), 500)
+	}
+}
+
+func TestUnsupported(t *testing.T) {
+	for _, spec := range []string{
+		"0 0 L * *", "0 0 LW * *", "0 0 L-3 * *", "0 0 15W * *", "0 0 1,15w * *", "0 0 * * 2#1", "0 0 * * MON#2",
+		"0 0 * * 5L", "0 0 * * fril", "H * * * *", "H H(0-7) * * *", "H/15 * * * *", "0 0 12 ? * 6L", "0 0 12 ? * 2#1",
+	} {
+		_, err := Parse(spec, Options{})
+		require.ErrorIs(t, err, ErrUnsupported, spec)
+	}
+	for _, spec := range []string{"L * * * *", "15W * * * *", "0 0 * L *", "0 0 * * W", "0 0 1#2 * *", "0 0 W * *"} {
+		_, err := Parse(spec, Options{})
+		require.Error(t, err, spec)
+		require.NotErrorIs(t, err, ErrUnsupported, spec)
+	}
+}
+
+func TestZoneSetTwice(t *testing.T) {
+	for _, zone := range []string{"", "UTC"} {
+		_, err := Parse("CRON_TZ=Asia/Tokyo 0 0 * * *", Options{Zone: zone})
+		require.NoError(t, err)
+	}
+	_, err := Parse("CRON_TZ=Asia/Tokyo 0 0 * * *", Options{Zone: "Asia/Tokyo"})
+	require.ErrorContains(t, err, "set twice")
+}
+
+func TestOptions(t *testing.T) {
+	for _, o := range []Options{{Missing: 2}, {Repeated: 3}} {
+		_, err := Parse("0 0 * * *", o)
+		require.ErrorContains(t, err, "no such policy")
+	}
+	_, err := Parse("@every 1h", Options{Anchor: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)})
+	require.ErrorContains(t, err, "anchor")
+	for _, m := range []Missing{MissingShift, MissingSkip} {
+		got, err := ParseMissing(m.String())
+		require.NoError(t, err)
+		require.Equal(t, m, got)
+	}
+	for _, r := range []Repeated{RepeatedFirst, RepeatedLast, RepeatedBoth} {
+		got, err := ParseRepeated(r.String())
+		require.NoError(t, err)
+		require.Equal(t, r, got)
+	}
+	m, err := ParseMissing("")
+	require.NoError(t, err)
+	require.Equal(t, MissingShift, m)
+	_, err = ParseRepeated("never")
+	require.ErrorContains(t, err, "never")
+}
+
+func TestSameMeaning(t *testing.T) {
+	for _, c := range [][2]string{
+		{"@hourly", "0 * * * *"}, {"@daily", "0 0 0 * * *"}, {"@midnight", "\t0  0 * * *\n"}, {"@weekly", "0 0 * * SUN"},
+		{"@monthly", "0 0 1 * ?"}, {"@yearly", "0 0 1 JAN *"}, {"@annually", "00 00 01 01 *"},
+		{"0 0 * * 7", "0 0 * * 0"}, {"0 0 * * 0-7", "0 0 * * 0-6"}, {"0 0 * * 1-7/2", "0 0 * * 1,3,5,0"},
+		{"0 0 * * SAT-SUN", "0 0 * * 0,6"}, {"0 0 ? * ?", "0 0 * * *"}, {"0 0 * * 5-7", "0 0 * * FRI-sun"},
+		{"@every 90s", "@every 1m30s"},
+		{"@at 2026-01-02T00:00:00+01:00,2026-01-01T00:00:00Z", "@at 2026-01-01T00:00:00Z, 2026-01-01T23:00:00Z,2026-01-01T00:00:00Z"},
+	} {
+		a, err := Parse(c[0], Options{})
+		require.NoError(t, err)
+		b, err := Parse(c[1], Options{})
+		require.NoError(t, err)
+		require.Equal(t, b, a, "%q", c)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, spec := range []string{
+		"* * * * *", "*/5 1-3 ? JAN-MAR MON#2", "CRON_TZ=Europe/Berlin 0 0 2 * * *", "TZ=", "@every 1h", "@at 2026-01-01T00:00:00Z",
+		"@daily", "0 0 29 2 *", "0 0 L * 5L", "H H * * *", ",", "0 0 31 1-12/2 SUN-SUN", "30 2 29 2 */6",
+	} {
+		f.Add(spec, "UTC", int64(1772323200), uint8(0))
+		f.Add(spec, "Australia/Lord_Howe", int64(253402300000), uint8(5))
+	}
+	f.Fuzz(func(t *testing.T, spec, zone string, from int64, policy uint8) {
+		o := Options{Zone: zone, Missing: Missing(policy % 2), Repeated: Repeated(policy / 2 % 3)}
+		s, err := Parse(spec, o)
+		if err != nil {
+			require.Equal(t, Schedule{}, s)
+			require.NotEmpty(t, err.Error())
+			return
+		}
+		start := time.Unix(from, 0)
+		at := start
+		for range 20 {
+			next := s.Next(at)
+			if next.IsZero() {
+				return
+			}
+			require.Greater(t, next.Unix(), at.Unix())
+			require.Equal(t, next, s.Prev(next))
+			require.EqualValues(t, 1, s.Count(at, next))
+			require.False(t, s.Prev(next.Add(-1)).After(at))
+			at = next
+		}
+	})
+}

@@ -1,0 +1,153 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/codec"
+	"github.com/leaderd/leaderd/state/kv"
+)
+
+// PutPending makes the wish for a run durable, if the job exists and is not
+// paused at that moment, and answers p with its revision. Errors: ErrNotFound,
+// ErrPaused, ErrCorrupt for a broken job, ErrExists where the run has a pending
+// key or a verdict already.
+//
+// After an unknown outcome it looks for the run before it asks again. A wish
+// that reaches the store later still may be left beside its own claimed run;
+// the claim of that one is refused, since the run is live or has a verdict.
+func (s *Store) PutPending(ctx context.Context, p state.Pending) (state.Pending, error) {
+	revision, err := s.putPending(ctx, &p)
+	if err != nil {
+		return p, fmt.Errorf("put pending run %s %s: %w", p.Job, p.Run, err)
+	}
+	p.Revision = revision
+	return p, nil
+}
+
+func (s *Store) putPending(ctx context.Context, p *state.Pending) (int64, error) {
+	value, err := proto.Marshal(&statev1.Pending{
+		Requested: codec.Micros(p.Requested), Actor: p.Actor, Reason: p.Reason, AllowOverlap: p.AllowOverlap,
+	})
+	if err != nil {
+		return 0, err
+	}
+	pendingKey, historyKey := s.keys.pendingRun(p.Job, p.Run), s.keys.historyRun(p.Job, p.Run)
+	entry, err := s.GetJob(ctx, p.Job)
+	if err != nil {
+		return 0, err
+	}
+	unsure := false
+	for range maxEdits {
+		if entry.Broken != nil {
+			return 0, entry.Broken
+		}
+		if entry.Job.Paused {
+			return 0, ErrPaused
+		}
+		t := kv.Txn{
+			If:   []kv.Compare{unchanged(s.keys.job(p.Job), entry.Job.Revision), absent(pendingKey), absent(historyKey)},
+			Then: []kv.Op{kv.Put(pendingKey, value, 0)},
+			Else: []kv.Op{kv.Get(s.keys.job(p.Job)), kv.Get(pendingKey), keyOnly(historyKey)},
+		}
+		var res kv.TxnResult
+		found := int64(0)
+		err := s.repeat(ctx, func(ctx context.Context) (err error) {
+			if unsure {
+				if found, err = s.findRun(ctx, p.Job, p.Run); err != nil || found != 0 {
+					return err
+				}
+			}
+			res, err = s.kv.Txn(ctx, t)
+			unsure = unsure || err != nil && !harmless(err)
+			return err
+		})
+		switch {
+		case err != nil && unsure && !errors.Is(err, kv.ErrUnknown):
+			return 0, fmt.Errorf("%w: %w", kv.ErrUnknown, err)
+		case err != nil:
+			return 0, err
+		case found != 0:
+			return found, nil
+		case res.Succeeded:
+			return res.Revision, nil
+		}
+		pending := res.Results[1].KVs
+		if unsure && len(pending) > 0 && bytes.Equal(pending[0].Value, value) {
+			return pending[0].ModRevision, nil
+		}
+		if history := res.Results[2].KVs; len(history) > 0 || len(pending) > 0 {
+			if unsure && len(history) > 0 {
+				return history[0].ModRevision, nil
+			}
+			return 0, ErrExists
+		}
+		job := res.Results[0].KVs
+		if len(job) == 0 {
+			return 0, ErrNotFound
+		}
+		entry = s.jobEntry(job[0])
+	}
+	return 0, ErrContended
+}
+
+// findRun answers the revision of any record of a run, 0 if there is none.
+func (s *Store) findRun(ctx context.Context, id state.JobID, run state.RunID) (int64, error) {
+	e, err := s.GetRun(ctx, id, run)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	case e.Pending != nil:
+		return e.Pending.Revision, nil
+	case e.Record != nil:
+		return e.Record.Revision, nil
+	case len(e.Live) > 0:
+		return e.Live[0].Token, nil
+	}
+	return 0, e.Broken
+}
+
+// DecodePending reads a pending run from its key and value. An error wraps
+// ErrCorrupt.
+func (s *Store) DecodePending(from kv.KeyValue) (state.Pending, error) {
+	id, run, err := parseRunKey(s.keys.pending(), from.Key)
+	var message statev1.Pending
+	if err == nil {
+		err = proto.Unmarshal(from.Value, &message)
+	}
+	if err != nil {
+		return state.Pending{Job: id, Run: run, Revision: from.ModRevision}, fmt.Errorf("%w: key %q: %w", ErrCorrupt, from.Key, err)
+	}
+	return state.Pending{
+		Job: id, Run: run, Revision: from.ModRevision,
+		Requested:    codec.Time(message.GetRequested()),
+		Actor:        message.GetActor(),
+		Reason:       message.GetReason(),
+		AllowOverlap: message.GetAllowOverlap(),
+	}, nil
+}
+
+// parseRunKey reads job and run from a key "<prefix><ns>/<job>/<run>[/…]".
+func parseRunKey(prefix, key string) (state.JobID, state.RunID, error) {
+	rest, err := below(prefix, key)
+	if err != nil {
+		return state.JobID{}, "", err
+	}
+	id, more, err := parseJob(rest)
+	if err != nil {
+		return id, "", err
+	}
+	if more == "" {
+		return id, "", fmt.Errorf("key part %q names no run", rest)
+	}
+	run, err := runPart(more)
+	return id, run, err
+}

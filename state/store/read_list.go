@@ -1,0 +1,166 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/kv"
+)
+
+// ListRuns asks for a page of runs: by job in order of the jobs' keys, and
+// within a job the newest first.
+type ListRuns struct {
+	// Namespace and Job say whose runs; either may be empty, which means all.
+	Namespace, Job string
+	// AfterJob and AfterRun are the last run of the page before; zero values
+	// ask for the first page.
+	AfterJob state.JobID
+	AfterRun state.RunID
+	// Limit is the most runs to answer, at least 1.
+	Limit int
+}
+
+// RunPage answers a ListRuns.
+type RunPage struct {
+	Runs []RunEntry
+	// More tells that there may be runs behind the last one.
+	More bool
+}
+
+// ListRuns reads a page of runs, live and past, straight from the store. Each
+// run is as of one revision, but not all of one: pages go on from the last
+// run's name, so a run that comes into being meanwhile is seen if it lies
+// ahead, and none is seen twice. A page's stored values are bounded by
+// MaxPageBytes too.
+func (s *Store) ListRuns(ctx context.Context, l ListRuns) (RunPage, error) {
+	var page RunPage
+	size := 0
+	from := ""
+	if l.Namespace != "" {
+		from = escape(l.Namespace) + "/"
+	}
+	if l.AfterRun != "" {
+		full, err := s.appendRuns(ctx, &page, &size, l.AfterJob, l.AfterRun, l.Limit)
+		if err != nil {
+			return RunPage{}, fmt.Errorf("list runs: %w", err)
+		}
+		if full {
+			return page, nil
+		}
+		from = end(jobPart(l.AfterJob) + "/")
+	}
+	for {
+		id, ok, err := s.nextJobWithRuns(ctx, &l, from)
+		if err != nil {
+			return RunPage{}, fmt.Errorf("list runs: %w", err)
+		}
+		if !ok {
+			return page, nil
+		}
+		if len(page.Runs) == l.Limit {
+			page.More = true
+			return page, nil
+		}
+		full, err := s.appendRuns(ctx, &page, &size, id, "", l.Limit)
+		if err != nil {
+			return RunPage{}, fmt.Errorf("list runs: %w", err)
+		}
+		if full {
+			return page, nil
+		}
+		from = end(jobPart(id) + "/")
+	}
+}
+
+// nextJobWithRuns is the first job, in order of keys, that is asked for, has
+// any record of a run, and lies at from ("<ns>/<job>/") or behind it.
+func (s *Store) nextJobWithRuns(ctx context.Context, l *ListRuns, from string) (id state.JobID, ok bool, err error) {
+	if l.Namespace != "" && l.Job != "" {
+		// The only one: it is found or passed.
+		id = state.JobID{Namespace: l.Namespace, Name: l.Job}
+		return id, from <= jobPart(id)+"/", nil
+	}
+	for {
+		rest, err := s.firstKey(ctx, l.Namespace, from)
+		if err != nil || rest == "" {
+			return id, false, err
+		}
+		id, more, err := parseJob(rest)
+		if err != nil || more == "" {
+			s.log.Error("key of no job is passed over", "key", rest, "err", err)
+			from = rest + "\x00"
+			continue
+		}
+		if l.Job == "" || l.Job == id.Name {
+			return id, true, nil
+		}
+		// Go to the job of that name in this namespace, or else to the next
+		// namespace.
+		wanted := jobPart(state.JobID{Namespace: id.Namespace, Name: l.Job}) + "/"
+		if wanted < rest {
+			wanted = end(escape(id.Namespace) + "/")
+		}
+		from = wanted
+	}
+}
+
+// firstKey is the least key at from or behind it, without its prefix, among
+// those of history, live and pending runs; empty if there is none.
+func (s *Store) firstKey(ctx context.Context, namespace, from string) (string, error) {
+	prefixes := []string{s.keys.history(), s.keys.active(), s.keys.pending()}
+	t := kv.Txn{Then: make([]kv.Op, len(prefixes))}
+	for i, prefix := range prefixes {
+		to := end(prefix)
+		if namespace != "" {
+			to = end(prefix + escape(namespace) + "/")
+		}
+		t.Then[i] = kv.GetRange(prefix+from, to, 1)
+		t.Then[i].Keys = true
+	}
+	var res kv.TxnResult
+	if err := s.repeat(ctx, func(ctx context.Context) (err error) {
+		res, err = s.kv.Txn(ctx, t)
+		return err
+	}); err != nil {
+		return "", err
+	}
+	first := ""
+	for i, prefix := range prefixes {
+		for _, found := range res.Results[i].KVs {
+			if rest := strings.TrimPrefix(found.Key, prefix); first == "" || rest < first {
+				first = rest
+			}
+		}
+	}
+	return first, nil
+}
+
+// appendRuns adds a job's newest runs before the given one (empty: all) to the
+// page, and tells whether that is full.
+func (s *Store) appendRuns(ctx context.Context, page *RunPage, size *int, id state.JobID, before state.RunID, limit int) (full bool, err error) {
+	room := limit - len(page.Runs)
+	runs, err := s.runsBefore(ctx, id, before, room+1)
+	if err != nil {
+		return false, err
+	}
+	if len(runs) > room {
+		page.More, full, runs = true, true, runs[:room]
+	}
+	for part := range slices.Chunk(runs, runsPerTxn) {
+		entries, err := s.readRuns(ctx, id, part)
+		if err != nil {
+			return false, err
+		}
+		for _, e := range entries {
+			if *size += e.size; len(page.Runs) > 0 && *size > MaxPageBytes {
+				page.More = true
+				return true, nil
+			}
+			page.Runs = append(page.Runs, e)
+		}
+	}
+	return full, nil
+}

@@ -137,7 +137,18 @@ func (ns *Nodes) add(i int) {
 	}()
 }
 
-// newClient makes a client of one endpoint that reconnects without long pauses.
+// NewClient makes a client of one endpoint that reconnects without long pauses,
+// and closes it in the test's cleanup.
+func NewClient(t testing.TB, endpoint string) *clientv3.Client {
+	t.Helper()
+	c, err := newClient(endpoint)
+	if err != nil {
+		t.Fatalf("make etcd client: %v", err)
+	}
+	t.Cleanup(func() { _ = c.Close() }) // reports only that its context ended
+	return c
+}
+
 func newClient(endpoint string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints: []string{endpoint},

@@ -45,6 +45,8 @@ func Run(t *testing.T, c Config) {
 			t.Run(name, func(t *testing.T) {
 				body := func(t *testing.T) {
 					e := &env{kv: c.New(t), prefix: "kvtest/" + name + "/", ctx: t.Context()}
+					// What an earlier run over the same store left.
+					e.do(t, kv.DeleteRange(e.all()), kv.DeleteRange("~"+e.prefix, kv.PrefixEnd("~"+e.prefix)))
 					test(t, e)
 				}
 				if c.Wrap == nil {

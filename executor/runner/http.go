@@ -1,0 +1,195 @@
+package runner
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/leaderd/leaderd/state"
+)
+
+// newClient makes the client of all requests. Redirects are not followed: a 3xx is
+// a status like others, and no header of the job (a key, the token) goes to a host
+// that the job does not name. Proxies are taken from the environment.
+func newClient() *http.Client {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
+	return &http.Client{
+		Transport: &http.Transport{
+			Proxy:               http.ProxyFromEnvironment,
+			DialContext:         dialer.DialContext,
+			ForceAttemptHTTP2:   true,
+			TLSHandshakeTimeout: 10 * time.Second,
+			MaxIdleConns:        256,
+			MaxIdleConnsPerHost: 16,
+			// Shorter than servers commonly keep theirs, so that a request seldom
+			// meets a connection that is being closed.
+			IdleConnTimeout:        4 * time.Second,
+			ExpectContinueTimeout:  time.Second,
+			MaxResponseHeaderBytes: 64 << 10,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// request makes the request of t and writes the body of the answer to out.
+func (r *Runner) request(ctx context.Context, t *Task, out io.Writer) (o Outcome) {
+	if t.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, t.Timeout, errTimedOut)
+		defer cancel()
+	}
+	req, err := r.newRequest(ctx, t)
+	if err != nil {
+		o.fail(err)
+		return o
+	}
+	o.Started = time.Now()
+	resp, err := r.client.Do(req)
+	if err != nil {
+		o.requestFailed(ctx, t, err)
+		return o
+	}
+	o.ExitCode, o.HasCode = resp.StatusCode, true
+	err = r.readBody(&o, resp.Body, out)
+	o.Ended = time.Now()
+	switch {
+	case err != nil:
+		o.requestFailed(ctx, t, fmt.Errorf("reading the response: %w", err))
+	case !expected(t.HTTP, resp.StatusCode):
+		o.fail(fmt.Errorf("unexpected status %s", resp.Status))
+	default:
+		o.State = state.StateSucceeded
+	}
+	return o
+}
+
+// requestFailed tells a stop from a failure.
+func (o *Outcome) requestFailed(ctx context.Context, t *Task, err error) {
+	if ctx.Err() != nil {
+		o.stopped(t, context.Cause(ctx))
+		return
+	}
+	// Without the URL: it may hold a secret, and fill the error.
+	text := err
+	if u := (*url.Error)(nil); errors.As(err, &u) {
+		text = u.Err
+	}
+	o.fail(errors.New(errorKind(err) + text.Error()))
+}
+
+func expected(h *state.HTTP, code int) bool {
+	if len(h.ExpectedCodes) == 0 {
+		return code >= 200 && code <= 299
+	}
+	return slices.Contains(h.ExpectedCodes, code)
+}
+
+// newRequest makes the request with the headers that say who the attempt is; a job
+// cannot set those.
+func (r *Runner) newRequest(ctx context.Context, t *Task) (*http.Request, error) {
+	h := t.HTTP
+	var body io.Reader
+	if len(h.Body) > 0 {
+		body = bytes.NewReader(h.Body)
+	}
+	req, err := http.NewRequestWithContext(ctx, cmp.Or(h.Method, state.DefaultHTTPMethod), h.URL, body)
+	if err != nil {
+		return nil, fmt.Errorf("request: %w", err)
+	}
+	if req.URL.Scheme != "http" && req.URL.Scheme != "https" || req.URL.Host == "" {
+		return nil, fmt.Errorf("request: %q is no http or https URL", h.URL)
+	}
+	req.Header.Set("User-Agent", "leaderd/"+r.cfg.Version)
+	for name, value := range h.Header {
+		if strings.EqualFold(name, "Host") {
+			req.Host = value
+			continue
+		}
+		req.Header.Set(name, value)
+	}
+	for name, value := range map[string]string{
+		"Leaderd-Namespace": t.Job.Namespace,
+		"Leaderd-Job":       t.Job.Name,
+		"Leaderd-Run":       string(t.Run),
+		"Leaderd-Slot":      slotText(t.Slot),
+		"Leaderd-Attempt":   strconv.Itoa(t.Attempt),
+		"Leaderd-Shard":     strconv.Itoa(t.Shard),
+		"Leaderd-Shards":    strconv.Itoa(t.Shards),
+		"Leaderd-Token":     strconv.FormatInt(t.Token, 10),
+	} {
+		req.Header.Set(name, value)
+	}
+	// Under its canonical name net/http would take the header as leave to send a
+	// POST a second time by itself. One attempt is one request; retries are the
+	// job's policy. Header names are the same to servers in any case.
+	req.Header.Del("Idempotency-Key")
+	req.Header["idempotency-key"] = []string{idempotencyKey(t)}
+	return req, nil
+}
+
+// idempotencyKey is the same for all attempts at a shard, and no others.
+func idempotencyKey(t *Task) string {
+	return url.PathEscape(t.Job.Namespace) + "/" + url.PathEscape(t.Job.Name) + "/" +
+		url.PathEscape(string(t.Run)) + "/" + strconv.Itoa(t.Shard)
+}
+
+// readBody copies at most MaxResponseBytes of the body to out and closes it. An
+// error of out is kept in the outcome and stops only the copying.
+func (r *Runner) readBody(o *Outcome, body io.ReadCloser, out io.Writer) (err error) {
+	defer func() { err = errors.Join(err, body.Close()) }()
+	buf := pumpBuffers.Get().(*[32 << 10]byte)
+	defer pumpBuffers.Put(buf)
+	for left := r.cfg.MaxResponseBytes; left > 0; {
+		n, err := body.Read(buf[:min(left, int64(len(buf)))])
+		left -= int64(n)
+		if n > 0 && out != nil && o.OutputErr == nil {
+			_, o.OutputErr = out.Write(buf[:n])
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errorKind puts the common failures into a word, ahead of the text of the error.
+func errorKind(err error) string {
+	var dns *net.DNSError
+	var op *net.OpError
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	var cert *tls.CertificateVerificationError
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.As(err, &dns):
+		return "dns: "
+	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert):
+		return "tls: "
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "refused: "
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "reset: "
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "timeout: "
+	case errors.As(err, &op) && op.Op == "dial":
+		return "dial: "
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "closed: "
+	}
+	return "request: "
+}

@@ -1,0 +1,81 @@
+package runner
+
+import (
+	"errors"
+	"time"
+
+	"github.com/leaderd/leaderd/state"
+)
+
+// Causes with which the context of a Run ends (context.WithCancelCause). They may
+// be wrapped; the text of the cause becomes Outcome.Error.
+var (
+	// ErrCancelled: somebody asked for the run's end. The outcome is cancelled.
+	ErrCancelled = errors.New("cancelled")
+	// ErrDrained: the executor is going away. The outcome is interrupted.
+	ErrDrained = errors.New("executor drained")
+	// ErrFenced: the attempt is not ours any more, or will soon not be. The outcome
+	// is interrupted and the grace is at most Config.FenceGrace.
+	ErrFenced = errors.New("fenced")
+)
+
+// errTimedOut is the cause of a stop at Task.Timeout.
+var errTimedOut = errors.New("timed out")
+
+// Task is one attempt at a shard. Exactly one of Command, HTTP and NoOp is set.
+type Task struct {
+	Job     state.JobID
+	Run     state.RunID
+	Slot    time.Time // zero: the run has none
+	Shard   int       // from 0
+	Shards  int
+	Attempt int   // from 1
+	Token   int64 // the attempt's fencing token
+
+	// Timeout stops the work that long after its start. Zero: never.
+	Timeout time.Duration
+	// KillGrace is the time between the soft and the hard stop of a command. Zero
+	// means state.DefaultKillGrace; a negative one means none.
+	KillGrace time.Duration
+	// Kill, when closed, cuts the grace of a stop short. Alone it stops nothing.
+	// It may be nil.
+	Kill <-chan struct{}
+
+	Command *state.Command
+	HTTP    *state.HTTP
+	NoOp    bool
+}
+
+// Outcome is how an attempt ended.
+type Outcome struct {
+	// State is one of succeeded, failed, timed_out, cancelled and interrupted.
+	State state.RunState
+	// ExitCode is the command's, 128+n when signal n killed it, or the HTTP status.
+	// It is valid when HasCode.
+	ExitCode int
+	HasCode  bool
+	// Error says in words what went wrong, in at most state.MaxErrorBytes. It is
+	// empty for succeeded, and for no other state.
+	Error string
+	// Started and Ended are this machine's wall clock. Of an attempt that was never
+	// started both are the time of the refusal.
+	Started time.Time
+	Ended   time.Time
+	// OutputErr is the first error of the output's writer, nil if there was none.
+	// What came after it is dropped; the work goes on.
+	OutputErr error
+}
+
+// stopped is the outcome that the cause of a stop demands.
+func (o *Outcome) stopped(t *Task, cause error) {
+	switch {
+	case errors.Is(cause, errTimedOut):
+		o.State, o.Error = state.StateTimedOut, "timed out after "+t.Timeout.String()
+	case errors.Is(cause, ErrCancelled):
+		o.State, o.Error = state.StateCancelled, cause.Error()
+	default:
+		o.State, o.Error = state.StateInterrupted, cause.Error()
+	}
+}
+
+func (o *Outcome) fail(err error) { o.State, o.Error = state.StateFailed, err.Error() }

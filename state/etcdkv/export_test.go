@@ -1,0 +1,4 @@
+package etcdkv
+
+// Encode is encode, for the benchmark.
+var Encode = encode

@@ -1,6 +1,9 @@
 package state
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Node is one leaderd process, as its lease-bound key describes it.
 type Node struct {
@@ -34,13 +37,19 @@ type Term struct {
 	Key    string
 }
 
+// ErrTermLost: the term that a write names is over; nothing was written. To be
+// matched with errors.Is.
+var ErrTermLost = errors.New("term lost")
+
 // Watermark is the instant up to which every slot has a verdict or a live
 // record.
 type Watermark struct {
 	Instant time.Time
 	// Written is the leader's wall clock at the writing. A gap longer than the
 	// horizon between it and the next leader's clock is an outage.
-	Written  time.Time
+	Written time.Time
+	// Lateness is what the leader saw in the minute before Written.
+	Lateness Lateness
 	Term     int64
 	Revision int64
 }
@@ -52,4 +61,10 @@ type Watermark struct {
 type Closed struct {
 	Instant  time.Time
 	Revision int64 // 0: never closed
+}
+
+// Lateness is how long after they were due runs started, over a minute.
+type Lateness struct {
+	Starts        int64
+	P50, P99, Max time.Duration
 }

@@ -298,7 +298,7 @@ func (s *Store) GiveUp(ctx context.Context, term state.Term, l state.Live, to st
 }
 
 // fenced commits a leader's request; if it was refused because the term is
-// over, the error is ErrTermLost.
+// over, the error is state.ErrTermLost.
 func (s *Store) fenced(ctx context.Context, term state.Term, r *request) (kv.TxnResult, bool, error) {
 	r.txn.Else = append(r.txn.Else, keyOnly(term.Key))
 	res, err := s.batch.do(ctx, r)
@@ -306,7 +306,7 @@ func (s *Store) fenced(ctx context.Context, term state.Term, r *request) (kv.Txn
 		return res, err == nil, err
 	}
 	if leader := res.Results[len(res.Results)-1].KVs; len(leader) == 0 || leader[0].CreateRevision != term.Number {
-		return res, false, ErrTermLost
+		return res, false, state.ErrTermLost
 	}
 	return res, false, nil
 }

@@ -90,31 +90,10 @@ func (s *Store) scan(ctx context.Context, prefix string, each func(kv.KeyValue))
 	}
 }
 
-// Decided are the slots of a job, in a window, that have a record.
-type Decided struct {
-	// Slots are the single ones, with a verdict or live.
-	Slots map[time.Time]struct{}
-	// Ranges are verdicts on ranges of slots.
-	Ranges []state.Record
-}
-
-// Has tells whether slot has a record.
-func (d *Decided) Has(slot time.Time) bool {
-	if _, ok := d.Slots[slot]; ok {
-		return true
-	}
-	for i := range d.Ranges {
-		if d.Ranges[i].Covers(slot) {
-			return true
-		}
-	}
-	return false
-}
-
 // ListDecided answers which slots of a job, from first to last, have a verdict
 // or a live record.
-func (s *Store) ListDecided(ctx context.Context, id state.JobID, first, last time.Time) (Decided, error) {
-	d := Decided{Slots: make(map[time.Time]struct{})}
+func (s *Store) ListDecided(ctx context.Context, id state.JobID, first, last time.Time) (state.Decided, error) {
+	d := state.Decided{Slots: make(map[time.Time]struct{})}
 	prefix := s.keys.historyOf(id)
 	from, to := s.keys.historyRun(id, state.SlotRunID(first)), s.keys.historyRun(id, state.SlotRunID(last))+"\x00"
 	for {

@@ -17,8 +17,6 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrChanged: it is not as the caller expected it.
 	ErrChanged = errors.New("changed in between")
-	// ErrTermLost: the leadership that the write names is over.
-	ErrTermLost = errors.New("term lost")
 	// ErrTooLarge: it is above a limit of package state.
 	ErrTooLarge = errors.New("too large")
 	// ErrExists: it exists already.

@@ -30,15 +30,26 @@ func (s *Store) GetWatermark(ctx context.Context) (state.Watermark, error) {
 		Written:  codec.Time(p.GetWritten()),
 		Term:     p.GetTerm(),
 		Revision: res.KVs[0].ModRevision,
+		Lateness: state.Lateness{
+			Starts: p.GetStarts(),
+			P50:    time.Duration(p.GetP50()) * time.Microsecond,
+			P99:    time.Duration(p.GetP99()) * time.Microsecond,
+			Max:    time.Duration(p.GetMax()) * time.Microsecond,
+		},
 	}, nil
 }
 
-// PutWatermark moves the watermark forward while the term stands; an earlier
-// instant only renews Written. After a kv error the outcome may be unknown; to
-// write again is safe.
-func (s *Store) PutWatermark(ctx context.Context, term state.Term, instant, now time.Time) error {
+// PutWatermark writes the watermark while the term stands. After a kv error the
+// outcome may be unknown; to write again is safe.
+func (s *Store) PutWatermark(ctx context.Context, term state.Term, w state.Watermark) error {
 	value, err := proto.Marshal(&statev1.Watermark{
-		Instant: codec.Micros(instant), Written: codec.Micros(now), Term: term.Number,
+		Instant: codec.Micros(w.Instant),
+		Written: codec.Micros(w.Written),
+		Term:    term.Number,
+		Starts:  w.Lateness.Starts,
+		P50:     w.Lateness.P50.Microseconds(),
+		P99:     w.Lateness.P99.Microseconds(),
+		Max:     w.Lateness.Max.Microseconds(),
 	})
 	if err != nil {
 		return err
@@ -56,7 +67,7 @@ func (s *Store) putFenced(ctx context.Context, term state.Term, key string, valu
 		return fmt.Errorf("put %s: %w", key, err)
 	}
 	if !res.Succeeded {
-		return fmt.Errorf("put %s: %w", key, ErrTermLost)
+		return fmt.Errorf("put %s: %w", key, state.ErrTermLost)
 	}
 	return nil
 }

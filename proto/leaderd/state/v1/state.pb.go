@@ -915,7 +915,15 @@ type Watermark struct {
 	// The leader's wall clock at the writing.
 	Written int64 `protobuf:"varint,2,opt,name=written,proto3" json:"written,omitempty"`
 	// The leadership that wrote it.
-	Term          int64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	Term int64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	// Starts in the minute before.
+	Starts int64 `protobuf:"varint,4,opt,name=starts,proto3" json:"starts,omitempty"`
+	// How late half of them were at most, in microseconds.
+	P50 int64 `protobuf:"varint,5,opt,name=p50,proto3" json:"p50,omitempty"`
+	// How late 99 of 100 were at most.
+	P99 int64 `protobuf:"varint,6,opt,name=p99,proto3" json:"p99,omitempty"`
+	// How late the latest was.
+	Max           int64 `protobuf:"varint,7,opt,name=max,proto3" json:"max,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -967,6 +975,34 @@ func (x *Watermark) GetWritten() int64 {
 func (x *Watermark) GetTerm() int64 {
 	if x != nil {
 		return x.Term
+	}
+	return 0
+}
+
+func (x *Watermark) GetStarts() int64 {
+	if x != nil {
+		return x.Starts
+	}
+	return 0
+}
+
+func (x *Watermark) GetP50() int64 {
+	if x != nil {
+		return x.P50
+	}
+	return 0
+}
+
+func (x *Watermark) GetP99() int64 {
+	if x != nil {
+		return x.P99
+	}
+	return 0
+}
+
+func (x *Watermark) GetMax() int64 {
+	if x != nil {
+		return x.Max
 	}
 	return 0
 }
@@ -1121,11 +1157,15 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\astarted\x18\a \x01(\x03R\astarted\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"S\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa1\x01\n" +
 	"\tWatermark\x12\x18\n" +
 	"\ainstant\x18\x01 \x01(\x03R\ainstant\x12\x18\n" +
 	"\awritten\x18\x02 \x01(\x03R\awritten\x12\x12\n" +
-	"\x04term\x18\x03 \x01(\x03R\x04term\"6\n" +
+	"\x04term\x18\x03 \x01(\x03R\x04term\x12\x16\n" +
+	"\x06starts\x18\x04 \x01(\x03R\x06starts\x12\x10\n" +
+	"\x03p50\x18\x05 \x01(\x03R\x03p50\x12\x10\n" +
+	"\x03p99\x18\x06 \x01(\x03R\x03p99\x12\x10\n" +
+	"\x03max\x18\a \x01(\x03R\x03max\"6\n" +
 	"\x06Closed\x12\x18\n" +
 	"\ainstant\x18\x01 \x01(\x03R\ainstant\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x03R\x04termB;Z9github.com/leaderd/leaderd/proto/leaderd/state/v1;statev1b\x06proto3"

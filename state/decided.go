@@ -1,0 +1,24 @@
+package state
+
+import "time"
+
+// Decided are the slots of a job, in a window, that have a record.
+type Decided struct {
+	// Slots are the single ones, with a verdict or live.
+	Slots map[time.Time]struct{}
+	// Ranges are verdicts on ranges of slots.
+	Ranges []Record
+}
+
+// Has tells whether slot has a record.
+func (d *Decided) Has(slot time.Time) bool {
+	if _, ok := d.Slots[slot]; ok {
+		return true
+	}
+	for i := range d.Ranges {
+		if d.Ranges[i].Covers(slot) {
+			return true
+		}
+	}
+	return false
+}

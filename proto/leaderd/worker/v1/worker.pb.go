@@ -971,7 +971,9 @@ type Progress struct {
 	// STEP_FINISHED: how late the work started, in microseconds.
 	Lateness int64 `protobuf:"varint,6,opt,name=lateness,proto3" json:"lateness,omitempty"`
 	// STEP_FINISHED: the verdict, a state.RunState.
-	State         uint32 `protobuf:"varint,7,opt,name=state,proto3" json:"state,omitempty"`
+	State uint32 `protobuf:"varint,7,opt,name=state,proto3" json:"state,omitempty"`
+	// The entry's attempt; 0: the first.
+	Attempt       int32 `protobuf:"varint,8,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1051,6 +1053,13 @@ func (x *Progress) GetLateness() int64 {
 func (x *Progress) GetState() uint32 {
 	if x != nil {
 		return x.State
+	}
+	return 0
+}
+
+func (x *Progress) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
 	}
 	return 0
 }
@@ -2302,7 +2311,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x06Revoke\x12\x12\n" +
 	"\x04refs\x18\x01 \x03(\rR\x04refs\"A\n" +
 	"\x06Report\x127\n" +
-	"\bprogress\x18\x01 \x03(\v2\x1b.leaderd.worker.v1.ProgressR\bprogress\"\xc5\x02\n" +
+	"\bprogress\x18\x01 \x03(\v2\x1b.leaderd.worker.v1.ProgressR\bprogress\"\xdf\x02\n" +
 	"\bProgress\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\rR\x03ref\x12\x10\n" +
 	"\x03due\x18\x02 \x01(\x03R\x03due\x12\x10\n" +
@@ -2310,7 +2319,8 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x05shard\x18\x04 \x01(\x05R\x05shard\x124\n" +
 	"\x04step\x18\x05 \x01(\x0e2 .leaderd.worker.v1.Progress.StepR\x04step\x12\x1a\n" +
 	"\blateness\x18\x06 \x01(\x03R\blateness\x12\x14\n" +
-	"\x05state\x18\a \x01(\rR\x05state\"\x84\x01\n" +
+	"\x05state\x18\a \x01(\rR\x05state\x12\x18\n" +
+	"\aattempt\x18\b \x01(\x05R\aattempt\"\x84\x01\n" +
 	"\x04Step\x12\x14\n" +
 	"\x10STEP_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSTEP_CLAIMED\x10\x01\x12\x10\n" +

@@ -1,0 +1,182 @@
+package planner
+
+import (
+	"sync"
+
+	"github.com/leaderd/leaderd/state"
+)
+
+// Catalog holds all jobs, compiled. Every control node feeds one from its watch
+// cache (see Reset, Set and Delete), so that it could lead at any moment.
+// Its methods may be called concurrently and never block for long.
+type Catalog struct {
+	mu     sync.Mutex
+	jobs   map[state.JobID]*Job
+	broken int
+	ready  chan struct{}
+	synced bool
+	subs   map[*Changes]struct{}
+}
+
+// NewCatalog makes an empty Catalog.
+func NewCatalog() *Catalog {
+	return &Catalog{
+		jobs:  make(map[state.JobID]*Job),
+		ready: make(chan struct{}),
+		subs:  make(map[*Changes]struct{}),
+	}
+}
+
+// Ready is closed when the first Reset has been applied.
+func (c *Catalog) Ready() <-chan struct{} { return c.ready }
+
+// Len answers how many jobs there are, and how many of them are broken.
+func (c *Catalog) Len() (jobs, broken int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.jobs), c.broken
+}
+
+// Get answers a job, or nil.
+func (c *Catalog) Get(id state.JobID) *Job {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.jobs[id]
+}
+
+// Stored is a job as the store has it: decoded, or with the error that says why
+// it cannot be read.
+type Stored struct {
+	Job   state.Job // ID and Revision are always set
+	Value []byte
+	Err   error
+}
+
+func (s *Stored) compile() *Job {
+	if s.Err != nil {
+		return broken(s.Job.ID, s.Job.Revision, s.Err)
+	}
+	return compile(&s.Job, s.Value)
+}
+
+// Reset replaces all jobs. Versions that are the same are kept as they are.
+func (c *Catalog) Reset(all func(yield func(Stored) bool)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	gone := make(map[state.JobID]struct{}, len(c.jobs))
+	for id := range c.jobs {
+		gone[id] = struct{}{}
+	}
+	for s := range all {
+		delete(gone, s.Job.ID)
+		if have := c.jobs[s.Job.ID]; have == nil || have.Revision != s.Job.Revision {
+			c.set(s.compile())
+		}
+	}
+	for id := range gone {
+		c.delete(id)
+	}
+	if !c.synced {
+		c.synced = true
+		close(c.ready)
+	}
+	c.wake()
+}
+
+// Set puts one job's newest version.
+func (c *Catalog) Set(s Stored) {
+	j := s.compile()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.set(j)
+	c.wake()
+}
+
+// Delete removes a job.
+func (c *Catalog) Delete(id state.JobID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.delete(id)
+	c.wake()
+}
+
+func (c *Catalog) set(j *Job) {
+	if have := c.jobs[j.ID]; have != nil && have.Broken != nil {
+		c.broken--
+	}
+	if j.Broken != nil {
+		c.broken++
+	}
+	c.jobs[j.ID] = j
+	c.tell(change{j.ID, j})
+}
+
+func (c *Catalog) delete(id state.JobID) {
+	have, ok := c.jobs[id]
+	if !ok {
+		return
+	}
+	if have.Broken != nil {
+		c.broken--
+	}
+	delete(c.jobs, id)
+	c.tell(change{id, nil})
+}
+
+func (c *Catalog) tell(ch change) {
+	for sub := range c.subs {
+		sub.changed = append(sub.changed, ch)
+	}
+}
+
+func (c *Catalog) wake() {
+	for sub := range c.subs {
+		if len(sub.changed) > 0 {
+			select {
+			case sub.wake <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// change is a job's newest version; nil: it was deleted.
+type change struct {
+	id  state.JobID
+	job *Job
+}
+
+// Changes are what has happened to the catalog since it was followed.
+type Changes struct {
+	c       *Catalog
+	changed []change // guarded by c.mu
+	wake    chan struct{}
+}
+
+// follow answers all jobs, and the changes from then on. Close the changes.
+func (c *Catalog) follow() ([]*Job, *Changes) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]*Job, 0, len(c.jobs))
+	for _, j := range c.jobs {
+		all = append(all, j)
+	}
+	sub := &Changes{c: c, wake: make(chan struct{}, 1)}
+	c.subs[sub] = struct{}{}
+	return all, sub
+}
+
+// take answers and forgets the changes so far, in order.
+func (s *Changes) take() []change {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	taken := s.changed
+	s.changed = nil
+	return taken
+}
+
+func (s *Changes) close() {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	delete(s.c.subs, s)
+}

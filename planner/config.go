@@ -1,0 +1,68 @@
+package planner
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Config shapes a Planner.
+type Config struct {
+	// Horizon is how far ahead slots are planned, 5s–5m. It must be longer than
+	// an election takes, or a dying leader makes slots late. Default 15s.
+	Horizon time.Duration
+	// MaxOpen bounds the planned entries that are not known to be claimed,
+	// 100–10,000,000. Where it bites, the horizon shortens, and the metric
+	// leaderd_planner_horizon_seconds says so. Default 500,000.
+	MaxOpen int
+	// HedgeDelay is how long after it was due an unclaimed entry is planned onto
+	// one more executor, 50ms–1m. Default 500ms.
+	HedgeDelay time.Duration
+	// PulseInterval is how often the leader and an executor show each other
+	// life, 100ms–1m; after three without a message a session ends. Default 1s.
+	PulseInterval time.Duration
+	// Logger gets what the planner has to say. Default: none.
+	Logger hclog.Logger
+	// Registerer gets the planner's metrics. Default: none.
+	Registerer prometheus.Registerer
+}
+
+// WithDefaults fills every unset field with its default.
+func (c Config) WithDefaults() Config {
+	if c.Horizon == 0 {
+		c.Horizon = 15 * time.Second
+	}
+	if c.MaxOpen == 0 {
+		c.MaxOpen = 500_000
+	}
+	if c.HedgeDelay == 0 {
+		c.HedgeDelay = 500 * time.Millisecond
+	}
+	if c.PulseInterval == 0 {
+		c.PulseInterval = time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	return c
+}
+
+// Validate answers all violations.
+func (c Config) Validate() error {
+	var errs []error
+	within := func(name string, d, low, high time.Duration) {
+		if d < low || d > high {
+			errs = append(errs, fmt.Errorf("%s: %s is outside %s–%s", name, d, low, high))
+		}
+	}
+	within("horizon", c.Horizon, 5*time.Second, 5*time.Minute)
+	within("hedge_delay", c.HedgeDelay, 50*time.Millisecond, time.Minute)
+	within("pulse_interval", c.PulseInterval, 100*time.Millisecond, time.Minute)
+	if c.MaxOpen < 100 || c.MaxOpen > 10_000_000 {
+		errs = append(errs, fmt.Errorf("max_open: %d is outside 100–10000000", c.MaxOpen))
+	}
+	return errors.Join(errs...)
+}

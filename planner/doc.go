@@ -1,0 +1,42 @@
+// Package planner is the leader's part: it computes the timeline, places the
+// runs that are coming on executors, streams them the plan, and sees to it that
+// every slot ends up with a live record or a verdict.
+//
+// # Shape
+//
+// A Catalog keeps all jobs compiled on every control node, so that a new leader
+// has them ready. Run is one term: one goroutine owns the timeline, the open
+// entries and the sessions with executors, and never waits for the store or for
+// an executor; workers do what needs the store and bring back the results. A
+// Server accepts the executors' Attend streams and hands them to the running
+// term. All of a term is built afresh when it begins, and none of it outlives
+// the call.
+//
+// # What is authoritative
+//
+// Nothing in here. A plan may be wrong, doubled, late or stale: a claim is a
+// transaction that checks everything it relies on, whoever planned it. What the
+// leader alone writes (the watermark, the closed part of the timeline, verdicts
+// on slots that did not start, lost owners) compares its term in the same
+// transaction.
+//
+// An entry is open from when it is popped off the timeline until an executor
+// reports that the run has a record, or the leader has given it a verdict. The
+// watermark never passes an open entry, so a leader that dies leaves behind
+// nothing that its successor does not look at again.
+//
+// # Late, missed, outage
+//
+// A slot without a record is late; it is planned onto further executors until
+// one claims it. It is missed when its start deadline has passed, or, for an
+// exclusive job, when it is more than a horizon late and a newer slot of the
+// job is due. If nobody led for longer than the horizon, executors had nothing
+// left to claim: that is an outage, and the slots in it are caught up by the
+// job's policy.
+//
+// # Non-guarantees
+//
+// The leader does not know what runs: it learns of claims and ends by reports
+// that may be lost. It does not decide that an executor is dead: the end of the
+// executor's registration does, compared by the transaction that says so.
+package planner

@@ -1,0 +1,73 @@
+package planner
+
+import (
+	"github.com/leaderd/leaderd/state"
+)
+
+// entryKey tells the open entries of a term apart.
+type entryKey struct {
+	job   *timed
+	due   int64       // microseconds
+	run   state.RunID // empty for a slot's run
+	shard int
+}
+
+// entry is a shard of a run that is to be started and is not known to have a
+// record of its own yet.
+type entry struct {
+	entryKey
+	version *Job // as planned
+	at      int  // its place in job.open
+
+	// of a further attempt
+	waiting *state.Live
+	// of a run that was asked for
+	pending *state.Pending
+	// of a slot that is caught up after an outage
+	closed int64
+
+	// holders are the sessions that have it, in the order in which they got it.
+	holders []*session
+	// deciding is set while a worker gives it a verdict.
+	deciding bool
+	// busy is set when an executor had no room for it.
+	busy bool
+	done bool
+}
+
+// slot tells whether the entry is a slot's first attempt: only those hold the
+// watermark.
+func (e *entry) slot() bool { return e.run == "" && e.waiting == nil }
+
+// attempt is the number of the attempt that the entry is for.
+func (e *entry) attempt() int {
+	if e.waiting != nil {
+		return e.waiting.Attempt + 1
+	}
+	return 1
+}
+
+func (e *entry) runID() state.RunID {
+	if e.run != "" {
+		return e.run
+	}
+	return state.SlotRunID(micros(e.due))
+}
+
+func (e *entry) heldBy(s *session) bool {
+	for _, h := range e.holders {
+		if h == s {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *entry) drop(s *session) {
+	for i, h := range e.holders {
+		if h == s {
+			e.holders = append(e.holders[:i], e.holders[i+1:]...)
+			return
+		}
+	}
+}

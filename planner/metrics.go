@@ -1,0 +1,60 @@
+package planner
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+type metrics struct {
+	horizon      prometheus.Gauge
+	open         prometheus.Gauge
+	sessions     prometheus.Gauge
+	watermarkLag prometheus.Gauge
+	takeover     prometheus.Gauge
+	planned      prometheus.Counter
+	hedges       prometheus.Counter
+	lost         prometheus.Counter
+	decided      *prometheus.CounterVec
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	f := promauto.With(reg)
+	return &metrics{
+		horizon: f.NewGauge(prometheus.GaugeOpts{
+			Name: "leaderd_planner_horizon_seconds",
+			Help: "How far ahead the timeline is planned; shorter than configured where max_open bites.",
+		}),
+		open: f.NewGauge(prometheus.GaugeOpts{
+			Name: "leaderd_planner_open_entries",
+			Help: "Planned entries that are not known to have a record.",
+		}),
+		sessions: f.NewGauge(prometheus.GaugeOpts{
+			Name: "leaderd_planner_sessions",
+			Help: "Executors that attend this leader.",
+		}),
+		watermarkLag: f.NewGauge(prometheus.GaugeOpts{
+			Name: "leaderd_planner_watermark_lag_seconds",
+			Help: "How far the watermark is behind the clock.",
+		}),
+		takeover: f.NewGauge(prometheus.GaugeOpts{
+			Name: "leaderd_planner_takeover_seconds",
+			Help: "From the newest term's beginning to its planning.",
+		}),
+		planned: f.NewCounter(prometheus.CounterOpts{
+			Name: "leaderd_planner_planned_total",
+			Help: "Entries planned onto executors, hedges included.",
+		}),
+		hedges: f.NewCounter(prometheus.CounterOpts{
+			Name: "leaderd_planner_hedges_total",
+			Help: "Late entries that were planned onto one more executor.",
+		}),
+		lost: f.NewCounter(prometheus.CounterOpts{
+			Name: "leaderd_planner_lost_total",
+			Help: "Live runs whose executor's registration ended.",
+		}),
+		decided: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "leaderd_planner_decided_total",
+			Help: "Slots that got a verdict in place of a start.",
+		}, []string{"verdict", "reason"}),
+	}
+}

@@ -1,0 +1,314 @@
+package planner
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
+	"github.com/leaderd/leaderd/state"
+)
+
+// place plans an entry onto the best executor that does not have it yet.
+// Where none is left the entry stays as it is until one comes or check looks.
+func (t *term) place(e *entry) {
+	if e.version.Paused || e.version.Broken != nil || e.waiting != nil && e.waiting.NextTry.After(time.Now()) {
+		return
+	}
+	// The balancer's choice first, then the others in the job's order, so that
+	// a hedge goes where the job would move.
+	key := jobKey(e.version.ID)
+	if name, ok := t.balancer.Assign(key, e.version.Selector, 1); ok && t.placeOn(e, name) {
+		return
+	}
+	for _, name := range t.table.Rank(nil, key, e.version.Selector, len(e.holders)+2) {
+		if t.placeOn(e, name) {
+			return
+		}
+	}
+}
+
+func (t *term) placeOn(e *entry, name string) bool {
+	s := t.sessions[name]
+	if s == nil || e.heldBy(s) {
+		return false
+	}
+	e.holders = append(e.holders, s)
+	s.plan(e)
+	return true
+}
+
+// check looks again at entries that should have been claimed by now.
+func (t *term) check(now time.Time) {
+	at := now.UnixMicro()
+	for t.checks.len() > 0 {
+		when, e := t.checks.top()
+		if e.done {
+			t.checks.pop()
+			continue
+		}
+		if when > at {
+			return
+		}
+		t.checks.pop()
+		if e.deciding {
+			continue // its decision looks again, if it must
+		}
+		t.checkLate(e, now)
+	}
+}
+
+// checkLate deals with an entry that is late: it is missed, or one more
+// executor gets it.
+func (t *term) checkLate(e *entry, now time.Time) {
+	late := now.Sub(micros(e.due))
+	if e.slot() || e.pending != nil {
+		if late > e.version.Deadline {
+			t.decide(e, state.StateMissed, state.ReasonDeadline, now)
+			return
+		}
+	}
+	if e.slot() && e.closed == 0 && late > t.cfg.Horizon && t.overtaken(e, now) {
+		t.decide(e, state.StateMissed, t.whyUnplaced(e), now)
+		return
+	}
+	again := 2 * t.cfg.HedgeDelay
+	switch {
+	case len(e.holders) == 0 || e.busy:
+		t.place(e)
+		e.busy = false
+	case t.hedges.spend(now):
+		t.metrics.hedges.Inc()
+		if had := len(e.holders); had > 0 {
+			t.place(e)
+			if len(e.holders) == had && late > 10*again {
+				// All have it and none reports: tell them again, in case that a
+				// report was lost.
+				e.holders = nil
+				t.place(e)
+			}
+		}
+	}
+	if late > 10*again {
+		again *= 5
+	}
+	t.checks.push(now.Add(again).UnixMicro(), e)
+}
+
+// overtaken tells whether a newer slot of the entry's job is due, so that the
+// entry need not run.
+func (t *term) overtaken(e *entry, now time.Time) bool {
+	v := e.version
+	if !v.CatchUp {
+		return true
+	}
+	if !v.Exclusive {
+		return false
+	}
+	next := v.NextSlot(micros(e.due))
+	return !next.IsZero() && !next.After(now)
+}
+
+// whyUnplaced is the reason for which an entry found no executor.
+func (t *term) whyUnplaced(e *entry) string {
+	if _, ok := t.table.Owner(jobKey(e.version.ID), e.version.Selector); ok {
+		return state.ReasonNoCapacity
+	}
+	return state.ReasonNoMatchingNode
+}
+
+// decide gives an entry a verdict in place of a start. If it turns out to have
+// a record already, that is as good.
+func (t *term) decide(e *entry, to state.RunState, reason string, now time.Time) {
+	if e.deciding || e.done {
+		return
+	}
+	e.deciding = true
+	rec := state.Record{
+		Job: e.version.ID, Run: e.runID(), Generation: e.version.Generation, State: to, Reason: reason,
+		Due: micros(e.due), Recorded: now, Shards: 1,
+	}
+	t.task(func(ctx context.Context) func() {
+		var ok bool
+		var err error
+		if e.waiting != nil {
+			ok, err = t.store.GiveUp(ctx, t.leadership, *e.waiting, to, reason, now)
+		} else {
+			var pending int64
+			if e.pending != nil {
+				pending = e.pending.Revision
+			}
+			ok, err = t.store.Decide(ctx, t.leadership, rec, e.version.Exclusive, pending)
+		}
+		return func() {
+			e.deciding = false
+			if err != nil {
+				t.checkErr("decide "+rec.Job.String(), err)
+				t.checks.push(time.Now().Add(time.Second).UnixMicro(), e)
+				return
+			}
+			if ok {
+				t.metrics.decided.WithLabelValues(to.String(), reason).Inc()
+			}
+			t.close(e)
+		}
+	})
+}
+
+// report takes in what an executor says became of entries.
+func (t *term) report(s *session, r *workerv1.Report, now time.Time) {
+	for _, p := range r.GetProgress() {
+		if p.GetStep() == workerv1.Progress_STEP_FINISHED {
+			t.finished(s, p, now)
+		}
+		e := t.lookup(s, p)
+		if e == nil {
+			continue
+		}
+		switch p.GetStep() {
+		case workerv1.Progress_STEP_CLAIMED, workerv1.Progress_STEP_DECIDED, workerv1.Progress_STEP_FINISHED:
+			t.hedges.earn()
+			t.close(e)
+		case workerv1.Progress_STEP_BUSY:
+			// It keeps the entry, but another one may be sooner.
+			e.busy = true
+			t.place(e)
+		case workerv1.Progress_STEP_STALE:
+			// The job or run has changed: its change is on its way here.
+			e.drop(s)
+		case workerv1.Progress_STEP_REFUSED:
+			e.drop(s)
+			if e.busy = true; len(e.holders) == 0 {
+				t.checks.push(now.Add(t.cfg.HedgeDelay).UnixMicro(), e)
+			}
+		case workerv1.Progress_STEP_UNSPECIFIED:
+		}
+	}
+}
+
+// finished notes a run's end: how late it had started, and whether it waits for
+// another attempt.
+func (t *term) finished(s *session, p *workerv1.Progress, now time.Time) {
+	v := s.versions[p.GetRef()]
+	if v == nil {
+		return
+	}
+	if p.GetLateness() > 0 {
+		t.lateness.add(now, time.Duration(p.GetLateness())*time.Microsecond)
+	}
+	if state.RunState(p.GetState()) != state.StateWaiting { //nolint:gosec // small
+		return
+	}
+	id := v.job.ID
+	run := state.RunID(p.GetRun())
+	if run == "" {
+		run = state.SlotRunID(micros(p.GetDue()))
+	}
+	t.findWaiting(func(l *state.Live) bool { return l.Job == id && l.Run == run })
+}
+
+// lookup finds the open entry that a report is about.
+func (t *term) lookup(s *session, p *workerv1.Progress) *entry {
+	v := s.versions[p.GetRef()]
+	if v == nil {
+		return nil
+	}
+	e := t.open[entryKey{job: v.timed, due: p.GetDue(), run: state.RunID(p.GetRun()), shard: int(p.GetShard())}]
+	if e == nil || e.attempt() != max(1, int(p.GetAttempt())) {
+		return nil // news of an earlier attempt, perhaps
+	}
+	return e
+}
+
+// addPending opens entries for runs that were asked for.
+func (t *term) addPending(runs []state.Pending) {
+	now := time.Now()
+	for i := range runs {
+		p := &runs[i]
+		job := t.jobs[p.Job]
+		if job == nil {
+			// Perhaps the job is news that has not come yet.
+			if c := t.sources.Catalog.Get(p.Job); c != nil {
+				t.change(change{p.Job, c}, now)
+				job = t.jobs[p.Job]
+			}
+		}
+		if job == nil {
+			t.orphan(p, now)
+			continue
+		}
+		t.add(&entry{
+			entryKey: entryKey{job: job, due: p.Requested.UnixMicro(), run: p.Run},
+			version:  job.job,
+			pending:  p,
+		}, now)
+	}
+}
+
+// orphan ends a pending run whose job has been deleted.
+func (t *term) orphan(p *state.Pending, now time.Time) {
+	gone := newTimed(&Job{ID: p.Job, Paused: true})
+	e := &entry{
+		entryKey: entryKey{job: gone, due: p.Requested.UnixMicro(), run: p.Run}, version: gone.job, pending: p,
+	}
+	t.add(e, now)
+	t.decide(e, state.StateCancelled, state.ReasonDeleted, now)
+}
+
+// addWaiting opens an entry for a further attempt at a run.
+func (t *term) addWaiting(l *state.Live, now time.Time) {
+	job := t.jobs[l.Job]
+	if job == nil {
+		t.task(func(ctx context.Context) func() {
+			_, err := t.store.GiveUp(ctx, t.leadership, *l, state.StateCancelled, state.ReasonDeleted, now)
+			return func() { t.checkErr("give up "+l.Job.String(), err) }
+		})
+		return
+	}
+	key := entryKey{job: job, due: l.Due.UnixMicro(), shard: l.Shard}
+	if _, slot := l.Run.Slot(); !slot {
+		key.run = l.Run
+	}
+	if e := t.open[key]; e != nil {
+		if e.waiting != nil && e.waiting.Token >= l.Token || e.deciding {
+			return
+		}
+		t.close(e) // the run has a record: this is its next attempt
+	}
+	e := &entry{entryKey: key, version: job.job, waiting: l}
+	t.add(e, now)
+}
+
+// findWaiting reads the waiting records that want says yes to and plans their
+// next attempts.
+func (t *term) findWaiting(want func(*state.Live) bool) {
+	t.task(func(ctx context.Context) func() {
+		live, err := t.store.ListLive(ctx, func(l *state.Live) bool {
+			return l.State == state.StateWaiting && want(l)
+		})
+		return func() {
+			if err != nil {
+				t.checkErr("list waiting runs", err)
+				t.later(time.Second, func() { t.findWaiting(want) })
+				return
+			}
+			for _, l := range slices.Clone(live) {
+				t.addWaiting(&l, time.Now())
+			}
+		}
+	})
+}
+
+// later runs do in the loop after d.
+func (t *term) later(d time.Duration, do func()) {
+	t.group.Go(func() error {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			t.post(t.ctx, do)
+		case <-t.ctx.Done():
+		}
+		return nil
+	})
+}

@@ -1,0 +1,85 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/leaderd/leaderd/state"
+)
+
+// Store is what the planner needs of the store. Writes that name a term fail
+// with an error for which Config.TermLost answers true when it is over.
+type Store interface {
+	GetWatermark(ctx context.Context) (state.Watermark, error)
+	PutWatermark(ctx context.Context, term state.Term, w state.Watermark) error
+	CloseTimeline(ctx context.Context, term state.Term, instant time.Time) (state.Closed, error)
+	Decide(ctx context.Context, term state.Term, rec state.Record, exclusive bool, pending int64) (bool, error)
+	DecideRange(ctx context.Context, term state.Term, rec state.Record, closed int64) (bool, error)
+	ListDecided(ctx context.Context, id state.JobID, first, last time.Time) (state.Decided, error)
+	ListLive(ctx context.Context, want func(*state.Live) bool) ([]state.Live, error)
+	MarkLost(ctx context.Context, term state.Term, l state.Live, now time.Time) (state.Live, bool, error)
+	GiveUp(ctx context.Context, term state.Term, l state.Live, to state.RunState, reason string, now time.Time) (bool, error)
+}
+
+// Sources are what the planner follows. Both functions call each at once with
+// everything, and after every change, until ctx ends; then they answer nil.
+type Sources struct {
+	Catalog *Catalog
+	// Nodes are all registered nodes.
+	Nodes func(ctx context.Context, each func([]state.Node)) error
+	// Pending are all pending runs, or, after the first call, those that are
+	// new or were changed.
+	Pending func(ctx context.Context, each func([]state.Pending)) error
+}
+
+// Planner leads, one term at a time, and serves the executors' sessions.
+type Planner struct {
+	cfg     Config
+	store   Store
+	sources Sources
+	metrics *metrics
+
+	mu   sync.Mutex
+	term *term // that sessions go to; nil while this node does not lead
+}
+
+// New makes a Planner; it starts nothing.
+func New(store Store, sources Sources, cfg Config) (*Planner, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	return &Planner{cfg: cfg, store: store, sources: sources, metrics: newMetrics(cfg.Registerer)}, nil
+}
+
+// Run leads for one term: it blocks until ctx ends or leading fails. Only one
+// call may run at a time. When it returns, nothing of the term is left.
+func (p *Planner) Run(ctx context.Context, leadership state.Term) error {
+	t := newTerm(p, leadership)
+	p.setTerm(t)
+	defer p.setTerm(nil)
+	return t.run(ctx)
+}
+
+// Beat answers when the loop of the running term last advanced; zero while this
+// node does not lead. It advances at least every second.
+func (p *Planner) Beat() time.Time {
+	if t := p.current(); t != nil {
+		return time.UnixMicro(t.beat.Load())
+	}
+	return time.Time{}
+}
+
+func (p *Planner) setTerm(t *term) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.term = t
+}
+
+func (p *Planner) current() *term {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.term
+}

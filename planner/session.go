@@ -1,0 +1,265 @@
+package planner
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
+	"github.com/leaderd/leaderd/state"
+)
+
+const (
+	// planEntries and planBytes bound one message of a plan.
+	planEntries = 4096
+	planBytes   = 1 << 20
+	// maxUnsent is how many entries may wait for an executor that does not read
+	// before its session is given up.
+	maxUnsent = 1 << 20
+)
+
+// session is one executor's attendance. The term's loop owns it; its stream's
+// goroutines only move messages.
+type session struct {
+	owner state.Owner
+	out   chan *workerv1.AttendResponse
+	// gone is closed, with err set, when the loop is done with the session.
+	gone chan struct{}
+	err  error
+
+	refs     map[*Job]uint32
+	versions map[uint32]*version
+	lastRef  uint32
+
+	unsent  []*workerv1.Entry
+	specs   map[uint32]*workerv1.Spec // that unsent entries need and the executor lacks
+	revoked []uint32
+	lastOut time.Time
+}
+
+// version is what a reference of a session stands for.
+type version struct {
+	timed *timed
+	job   *Job
+}
+
+func newSession(owner state.Owner) *session {
+	return &session{
+		owner:    owner,
+		out:      make(chan *workerv1.AttendResponse, 16),
+		gone:     make(chan struct{}),
+		refs:     make(map[*Job]uint32),
+		versions: make(map[uint32]*version),
+		specs:    make(map[uint32]*workerv1.Spec),
+	}
+}
+
+// plan adds an entry to what the executor is told next.
+func (s *session) plan(e *entry) {
+	ref, known := s.refs[e.version]
+	if !known {
+		s.lastRef++
+		ref = s.lastRef
+		s.refs[e.version] = ref
+		s.versions[ref] = &version{e.job, e.version}
+		s.specs[ref] = specOf(e.version, ref)
+	}
+	p := &workerv1.Entry{
+		Ref:            ref,
+		Due:            e.due,
+		Run:            string(e.run),
+		Shard:          int32(e.shard), //nolint:gosec // bounded by the spec
+		ClosedRevision: e.closed,
+	}
+	if w := e.waiting; w != nil {
+		p.Attempt, p.Token = int32(w.Attempt+1), w.Token //nolint:gosec // bounded by the spec
+	}
+	if e.pending != nil {
+		p.Pending, p.AllowOverlap = e.pending.Revision, e.pending.AllowOverlap
+	}
+	s.unsent = append(s.unsent, p)
+}
+
+// specOf is a job's spec as executors get it. A stored value that was read once
+// can be read again.
+func specOf(j *Job, ref uint32) *workerv1.Spec {
+	var stored statev1.Job
+	if err := proto.Unmarshal(j.stored, &stored); err != nil {
+		stored.Spec = nil
+	}
+	return &workerv1.Spec{
+		Ref:         ref,
+		Namespace:   j.ID.Namespace,
+		Job:         j.ID.Name,
+		JobRevision: j.Revision,
+		Generation:  j.Generation,
+		Spec:        stored.GetSpec(),
+	}
+}
+
+// forget takes back what was planned of a version.
+func (s *session) forget(j *Job) {
+	ref, known := s.refs[j]
+	if !known {
+		return
+	}
+	delete(s.refs, j)
+	delete(s.versions, ref)
+	kept := s.unsent[:0]
+	for _, e := range s.unsent {
+		if e.GetRef() != ref {
+			kept = append(kept, e)
+		}
+	}
+	clear(s.unsent[len(kept):])
+	s.unsent = kept
+	if _, untold := s.specs[ref]; untold {
+		delete(s.specs, ref)
+		return
+	}
+	s.revoked = append(s.revoked, ref)
+}
+
+// flush sends a session what it has not been told. It never blocks: what does
+// not fit waits for the next turn.
+func (t *term) flush(s *session) {
+	if len(s.unsent) > maxUnsent {
+		t.cfg.Logger.Warn("executor does not read its plan; its session is ended", "node", s.owner.Node)
+		t.end(s, errSlow)
+		return
+	}
+	now := time.Now()
+	for len(s.revoked) > 0 {
+		if !s.send(&workerv1.AttendResponse{
+			Kind: &workerv1.AttendResponse_Revoke{Revoke: &workerv1.Revoke{Refs: s.revoked}},
+		}, now) {
+			return
+		}
+		s.revoked = nil
+	}
+	for len(s.unsent) > 0 {
+		n, specs := s.nextPlan()
+		plan := &workerv1.Plan{Entries: s.unsent[:n:n], Specs: specs}
+		if !s.send(&workerv1.AttendResponse{Kind: &workerv1.AttendResponse_Plan{Plan: plan}}, now) {
+			return
+		}
+		t.metrics.planned.Add(float64(n))
+		for _, spec := range specs {
+			delete(s.specs, spec.GetRef())
+		}
+		s.unsent = s.unsent[n:]
+	}
+	s.unsent = nil
+	if now.Sub(s.lastOut) >= t.cfg.PulseInterval {
+		s.send(&workerv1.AttendResponse{
+			Kind: &workerv1.AttendResponse_Pulse{Pulse: &workerv1.Pulse{Clock: now.UnixMicro()}},
+		}, now)
+	}
+}
+
+// nextPlan answers how many unsent entries fit into a message, and the specs
+// that they need.
+func (s *session) nextPlan() (n int, specs []*workerv1.Spec) {
+	bytes := 0
+	taken := map[uint32]bool{}
+	for ; n < len(s.unsent) && n < planEntries; n++ {
+		ref := s.unsent[n].GetRef()
+		bytes += 32
+		if spec := s.specs[ref]; spec != nil && !taken[ref] {
+			size := proto.Size(spec)
+			if n > 0 && bytes+size > planBytes {
+				break
+			}
+			bytes += size
+			taken[ref] = true
+			specs = append(specs, spec)
+		}
+	}
+	return n, specs
+}
+
+func (s *session) send(m *workerv1.AttendResponse, now time.Time) bool {
+	select {
+	case s.out <- m:
+		s.lastOut = now
+		return true
+	default:
+		return false
+	}
+}
+
+// attend takes a session in. It replaces an older one of the same node.
+func (t *term) attend(s *session, hello *workerv1.Hello) {
+	node, registered := t.nodes[s.owner.Node]
+	if !registered || node.Revision != s.owner.Revision {
+		t.end(s, errUnregistered)
+		return
+	}
+	if old := t.sessions[s.owner.Node]; old != nil {
+		t.end(old, errReplaced)
+	}
+	t.sessions[s.owner.Node] = s
+	t.metrics.sessions.Set(float64(len(t.sessions)))
+	s.send(&workerv1.AttendResponse{Kind: &workerv1.AttendResponse_Welcome{Welcome: &workerv1.Welcome{
+		Term:          t.leadership.Number,
+		Horizon:       durationpb.New(t.cfg.Horizon),
+		PulseInterval: durationpb.New(t.cfg.PulseInterval),
+	}}}, time.Now())
+	for _, h := range hello.GetHeld() {
+		t.held(h)
+	}
+	t.cfg.Logger.Info("executor attends", "node", s.owner.Node, "capacity", node.Capacity, "holds", len(hello.GetHeld()))
+	t.placeAnew()
+	for _, e := range t.open {
+		if len(e.holders) == 0 && !e.deciding && (e.waiting == nil || !e.waiting.NextTry.After(time.Now())) {
+			t.place(e)
+		}
+	}
+}
+
+// held closes the entry of a run that an executor has claimed already.
+func (t *term) held(h *workerv1.Held) {
+	job := t.jobs[state.JobID{Namespace: h.GetNamespace(), Name: h.GetJob()}]
+	if job == nil {
+		return
+	}
+	run := state.RunID(h.GetRun())
+	for _, e := range job.open {
+		if e.runID() == run && e.shard == int(h.GetShard()) && e.waiting == nil {
+			t.close(e)
+			return
+		}
+	}
+}
+
+// end ends a session, for the loop, and plans elsewhere what it had.
+func (t *term) end(s *session, why error) {
+	select {
+	case <-s.gone:
+		return
+	default:
+	}
+	s.err = why
+	close(s.gone)
+	if t.sessions[s.owner.Node] != s {
+		return
+	}
+	delete(t.sessions, s.owner.Node)
+	t.metrics.sessions.Set(float64(len(t.sessions)))
+	t.cfg.Logger.Info("executor no longer attends; what it had is planned elsewhere", "node", s.owner.Node, "reason", why)
+	t.placeAnew()
+	for _, e := range t.open {
+		if e.heldBy(s) {
+			e.drop(s)
+			t.place(e)
+		}
+	}
+}
+
+func (t *term) closeSessions() {
+	for _, s := range t.sessions {
+		t.end(s, errTermOver)
+	}
+}

@@ -1,0 +1,128 @@
+package planner
+
+import (
+	"math"
+	"time"
+)
+
+// timed is a job's place on the timeline.
+type timed struct {
+	job *Job
+	// last is the newest slot that was popped, next the one to come, in Unix
+	// seconds or never.
+	last, next int64
+	// at is the job's place in the heap, -1 while it has no slot to come.
+	at int
+	// open are the job's open entries, in no order.
+	open []*entry
+}
+
+// never stands for no slot.
+const never = math.MinInt64
+
+func newTimed(j *Job) *timed { return &timed{job: j, last: never, next: never, at: -1} }
+
+func slotSeconds(t time.Time) int64 {
+	if t.IsZero() {
+		return never
+	}
+	return t.Unix()
+}
+
+// timeline is a heap of jobs by their next slot. It is pure: it reads no clock.
+// Every operation on one job costs O(log n).
+type timeline struct{ heap []*timed }
+
+// put sets a job's next slot to the first one after the instant. A slot that
+// was popped is not named again.
+func (l *timeline) put(t *timed, after time.Time) {
+	if t.last != never && after.Unix() < t.last {
+		after = time.Unix(t.last, 0)
+	}
+	l.set(t, slotSeconds(t.job.NextSlot(after)))
+}
+
+// remove takes a job off the timeline.
+func (l *timeline) remove(t *timed) { l.set(t, never) }
+
+// pop answers the earliest slot that is due by until, and moves its job on.
+func (l *timeline) pop(until time.Time) (t *timed, slot time.Time, ok bool) {
+	if len(l.heap) == 0 || l.heap[0].next > until.Unix() {
+		return nil, time.Time{}, false
+	}
+	t = l.heap[0]
+	slot = time.Unix(t.next, 0).UTC()
+	t.last = t.next
+	l.set(t, slotSeconds(t.job.NextSlot(slot)))
+	return t, slot, true
+}
+
+// first is the earliest slot to come, or the zero time.
+func (l *timeline) first() time.Time {
+	if len(l.heap) == 0 {
+		return time.Time{}
+	}
+	return time.Unix(l.heap[0].next, 0).UTC()
+}
+
+func (l *timeline) set(t *timed, next int64) {
+	was := t.at
+	t.next = next
+	switch {
+	case next == never && was >= 0:
+		end := len(l.heap) - 1
+		l.swap(was, end)
+		l.heap[end] = nil
+		l.heap = l.heap[:end]
+		t.at = -1
+		if was < end {
+			l.fix(was)
+		}
+	case next == never:
+	case was < 0:
+		t.at = len(l.heap)
+		l.heap = append(l.heap, t)
+		l.up(t.at)
+	default:
+		l.fix(was)
+	}
+}
+
+func (l *timeline) swap(i, j int) {
+	l.heap[i], l.heap[j] = l.heap[j], l.heap[i]
+	l.heap[i].at, l.heap[j].at = i, j
+}
+
+func (l *timeline) fix(i int) {
+	if !l.down(i) {
+		l.up(i)
+	}
+}
+
+func (l *timeline) up(i int) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if l.heap[i].next >= l.heap[parent].next {
+			return
+		}
+		l.swap(i, parent)
+		i = parent
+	}
+}
+
+func (l *timeline) down(i int) (moved bool) {
+	for {
+		child := 2*i + 1
+		if child >= len(l.heap) {
+			return moved
+		}
+		if right := child + 1; right < len(l.heap) && l.heap[right].next < l.heap[child].next {
+			child = right
+		}
+		if l.heap[child].next >= l.heap[i].next {
+			return moved
+		}
+		l.swap(i, child)
+		i, moved = child, true
+	}
+}

@@ -58,6 +58,7 @@ type Nodes struct {
 	etcd   *etcdtest.Server
 	config election.Config
 	lead   func(n *Node) election.Lead
+	client func(*clientv3.Client)
 	all    []*Node
 
 	mu      sync.Mutex
@@ -76,6 +77,12 @@ func WithConfig(c election.Config) Option { return func(ns *Nodes) { ns.config =
 // returns. Default: to wait for its context.
 func WithLead(lead func(n *Node) election.Lead) Option { return func(ns *Nodes) { ns.lead = lead } }
 
+// WithClient changes each node's client before its elector gets it, so that a test
+// can put another implementation of one of its interfaces in place.
+func WithClient(change func(*clientv3.Client)) Option {
+	return func(ns *Nodes) { ns.client = change }
+}
+
 // Start starts n candidates and stops them in the test's cleanup, where it also
 // checks the ledger and every elector's error, ErrFatal excepted.
 func Start(t testing.TB, etcd *etcdtest.Server, n int, opts ...Option) *Nodes {
@@ -85,6 +92,7 @@ func Start(t testing.TB, etcd *etcdtest.Server, n int, opts ...Option) *Nodes {
 		etcd:    etcd,
 		config:  election.Config{TTL: election.MinTTL},
 		lead:    func(*Node) election.Lead { return wait },
+		client:  func(*clientv3.Client) {},
 		changed: make(chan struct{}),
 	}
 	for _, o := range opts {
@@ -113,6 +121,7 @@ func (ns *Nodes) add(i int) {
 		proxy.Close()
 		ns.t.Fatalf("make etcd client: %v", err)
 	}
+	ns.client(client)
 	ctx, cancel := context.WithCancel(context.Background())
 	node := &Node{
 		Name:    fmt.Sprintf("n%d", i),

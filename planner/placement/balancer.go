@@ -1,0 +1,137 @@
+package placement
+
+import (
+	"fmt"
+	"math"
+)
+
+// DefaultEpsilon is the slack of a node's bound over its fair share.
+const DefaultEpsilon = 0.25
+
+// Balancer keeps track of which key is on which node and keeps loads bounded. It
+// is not safe for concurrent use: it belongs to the one goroutine that plans.
+type Balancer struct {
+	table   *Table
+	epsilon float64
+	loads   []int64 // by member of the table
+	total   int64
+	keys    map[string]placed
+}
+
+// placed is one key on a node.
+type placed struct {
+	sel    Selector
+	weight int64
+	node   int32
+}
+
+// NewBalancer returns an empty balancer over the nodes of a table. An epsilon of
+// 0 means DefaultEpsilon; negative ones and those that are no finite number are refused.
+func NewBalancer(t *Table, epsilon float64) (*Balancer, error) {
+	if !(epsilon >= 0) || math.IsInf(epsilon, 1) {
+		return nil, fmt.Errorf("placement balancer: epsilon %v, must be finite and not negative", epsilon)
+	}
+	if epsilon == 0 {
+		epsilon = DefaultEpsilon
+	}
+	return &Balancer{table: t, epsilon: epsilon, loads: make([]int64, t.Len()), keys: map[string]placed{}}, nil
+}
+
+// room knows which nodes of a set of matches may take more load.
+type room struct {
+	loads []int64
+	// share is (1+epsilon) times the load, with the new key, per unit of capacity.
+	share float64
+}
+
+func (r *room) has(i int32, capacity float64) bool { return float64(r.loads[i]) < r.share*capacity }
+
+// room returns the room on the matches if they are to carry extra load.
+func (b *Balancer) room(matches []int32, extra int64) room {
+	load, capacity := extra, 0.0
+	for _, i := range matches {
+		load += b.loads[i]
+		capacity += b.table.members[i].capacity
+	}
+	return room{loads: b.loads, share: (1 + b.epsilon) * float64(load) / capacity}
+}
+
+// Assign puts a key on the best-ranked matching node below its bound and returns
+// the node; ok is false if no node matches. A key that is already on a node stays
+// there, with the selector and weight it came with. A weight below 1 counts as 1.
+func (b *Balancer) Assign(key string, sel Selector, weight int) (node string, ok bool) {
+	if p, ok := b.keys[key]; ok {
+		return b.table.members[p.node].ID, true
+	}
+	p := placed{sel: sel, weight: int64(max(weight, 1))}
+	if !b.place(key, p) {
+		return "", false
+	}
+	return b.table.members[b.keys[key].node].ID, true
+}
+
+// place chooses a node for a key that is on none.
+func (b *Balancer) place(key string, p placed) bool {
+	matches := b.table.match(p.sel)
+	r := b.room(matches, p.weight)
+	p.node = b.table.best(hash(key), matches, &r)
+	if p.node < 0 {
+		return false
+	}
+	b.put(key, p)
+	return true
+}
+
+// Adopt records that a node holds a key, whatever its bound and labels say, as
+// executors report it to a new leader. It replaces what was known of the key.
+// It reports false, and changes nothing, if the node is not in the table.
+func (b *Balancer) Adopt(key string, sel Selector, weight int, node string) bool {
+	i, ok := b.table.index[node]
+	if !ok {
+		return false
+	}
+	b.Release(key)
+	b.put(key, placed{sel: sel, weight: int64(max(weight, 1)), node: i})
+	return true
+}
+
+// Release forgets a key and reports whether it was on a node.
+func (b *Balancer) Release(key string) bool {
+	p, ok := b.keys[key]
+	if ok {
+		b.take(key, p)
+	}
+	return ok
+}
+
+// Node returns the node that a key is on.
+func (b *Balancer) Node(key string) (node string, ok bool) {
+	p, ok := b.keys[key]
+	if !ok {
+		return "", false
+	}
+	return b.table.members[p.node].ID, true
+}
+
+// Load returns the weight of all keys on a node; 0 for an unknown node.
+func (b *Balancer) Load(node string) int64 {
+	if i, ok := b.table.index[node]; ok {
+		return b.loads[i]
+	}
+	return 0
+}
+
+// Total returns the weight of all keys.
+func (b *Balancer) Total() int64 { return b.total }
+
+func (b *Balancer) put(key string, p placed) {
+	b.keys[key] = p
+	b.loads[p.node] += p.weight
+	b.total += p.weight
+}
+
+func (b *Balancer) take(key string, p placed) {
+	delete(b.keys, key)
+	b.loads[p.node] -= p.weight
+	b.total -= p.weight
+}

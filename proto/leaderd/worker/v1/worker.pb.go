@@ -1196,7 +1196,12 @@ func (x *RegisterResponse) GetTtl() *durationpb.Duration {
 type KeepAliveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its lease.
-	Lease         int64 `protobuf:"varint,1,opt,name=lease,proto3" json:"lease,omitempty"`
+	Lease int64 `protobuf:"varint,1,opt,name=lease,proto3" json:"lease,omitempty"`
+	// The node's name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The CreateRevision of its key: a registration whose name another process
+	// took is gone although its lease may last.
+	OwnerRevision int64 `protobuf:"varint,3,opt,name=owner_revision,json=ownerRevision,proto3" json:"owner_revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1234,6 +1239,20 @@ func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
 func (x *KeepAliveRequest) GetLease() int64 {
 	if x != nil {
 		return x.Lease
+	}
+	return 0
+}
+
+func (x *KeepAliveRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *KeepAliveRequest) GetOwnerRevision() int64 {
+	if x != nil {
+		return x.OwnerRevision
 	}
 	return 0
 }
@@ -1288,7 +1307,11 @@ func (x *KeepAliveResponse) GetTtl() *durationpb.Duration {
 type DeregisterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its lease.
-	Lease         int64 `protobuf:"varint,1,opt,name=lease,proto3" json:"lease,omitempty"`
+	Lease int64 `protobuf:"varint,1,opt,name=lease,proto3" json:"lease,omitempty"`
+	// The node's name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The CreateRevision of its key.
+	OwnerRevision int64 `protobuf:"varint,3,opt,name=owner_revision,json=ownerRevision,proto3" json:"owner_revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1326,6 +1349,20 @@ func (*DeregisterRequest) Descriptor() ([]byte, []int) {
 func (x *DeregisterRequest) GetLease() int64 {
 	if x != nil {
 		return x.Lease
+	}
+	return 0
+}
+
+func (x *DeregisterRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeregisterRequest) GetOwnerRevision() int64 {
+	if x != nil {
+		return x.OwnerRevision
 	}
 	return 0
 }
@@ -1370,7 +1407,7 @@ func (*DeregisterResponse) Descriptor() ([]byte, []int) {
 // RecordRequest has entries to carry out.
 type RecordRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most 512.
+	// At most 512, and at most 1 MiB together.
 	Entries       []*RecordEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1812,7 +1849,10 @@ type ClaimAnswer struct {
 	// Claimed: the fencing token.
 	Token int64 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
 	// Claimed: attempts before this one.
-	Attempts      []*v11.Attempt `protobuf:"bytes,3,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	Attempts []*v11.Attempt `protobuf:"bytes,3,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	// Claimed: the stored record, where it differs from the claim's by more than
+	// the attempts, since the same attempt had been claimed with other words.
+	Live          *v11.Live `protobuf:"bytes,4,opt,name=live,proto3" json:"live,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1868,6 +1908,13 @@ func (x *ClaimAnswer) GetAttempts() []*v11.Attempt {
 	return nil
 }
 
+func (x *ClaimAnswer) GetLive() *v11.Live {
+	if x != nil {
+		return x.Live
+	}
+	return nil
+}
+
 // Finish asks for a verdict, or for another attempt: see state.Finish.
 type Finish struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1888,7 +1935,10 @@ type Finish struct {
 	// The output's size.
 	OutputBytes int64 `protobuf:"varint,8,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
 	// Why it ended so.
-	Reason        string `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Not a verdict: try again, not before this instant, in microseconds since
+	// 1970. 0: the attempt's state is the verdict.
+	Retry         int64 `protobuf:"varint,10,opt,name=retry,proto3" json:"retry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1986,6 +2036,13 @@ func (x *Finish) GetReason() string {
 	return ""
 }
 
+func (x *Finish) GetRetry() int64 {
+	if x != nil {
+		return x.Retry
+	}
+	return 0
+}
+
 // Checkpoint saves progress: see state.Checkpoint.
 type Checkpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2004,7 +2061,9 @@ type Checkpoint struct {
 	// What to save; at most 256 KiB.
 	Data []byte `protobuf:"bytes,7,opt,name=data,proto3" json:"data,omitempty"`
 	// ModRevision of the checkpoint before, 0 for none.
-	Previous      int64 `protobuf:"varint,8,opt,name=previous,proto3" json:"previous,omitempty"`
+	Previous int64 `protobuf:"varint,8,opt,name=previous,proto3" json:"previous,omitempty"`
+	// When it was saved, in microseconds since 1970. A repetition has the same.
+	Saved         int64 `protobuf:"varint,9,opt,name=saved,proto3" json:"saved,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2095,6 +2154,13 @@ func (x *Checkpoint) GetPrevious() int64 {
 	return 0
 }
 
+func (x *Checkpoint) GetSaved() int64 {
+	if x != nil {
+		return x.Saved
+	}
+	return 0
+}
+
 // TokenAnswer says whether the token still stood.
 type TokenAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2150,6 +2216,134 @@ func (x *TokenAnswer) GetRevision() int64 {
 	return 0
 }
 
+// GetCheckpointRequest names a shard.
+type GetCheckpointRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job's namespace.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The job's name.
+	Job string `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	// The run.
+	Run string `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
+	// The shard.
+	Shard         int32 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCheckpointRequest) Reset() {
+	*x = GetCheckpointRequest{}
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCheckpointRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCheckpointRequest) ProtoMessage() {}
+
+func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
+func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *GetCheckpointRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *GetCheckpointRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *GetCheckpointRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *GetCheckpointRequest) GetShard() int32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+// GetCheckpointResponse has what the work saved.
+type GetCheckpointResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The bytes.
+	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// ModRevision of the checkpoint, 0 for none.
+	Revision      int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCheckpointResponse) Reset() {
+	*x = GetCheckpointResponse{}
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCheckpointResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCheckpointResponse) ProtoMessage() {}
+
+func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
+func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *GetCheckpointResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *GetCheckpointResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 // FollowLeaderRequest asks who leads.
 type FollowLeaderRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2159,7 +2353,7 @@ type FollowLeaderRequest struct {
 
 func (x *FollowLeaderRequest) Reset() {
 	*x = FollowLeaderRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2171,7 +2365,7 @@ func (x *FollowLeaderRequest) String() string {
 func (*FollowLeaderRequest) ProtoMessage() {}
 
 func (x *FollowLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2184,7 +2378,7 @@ func (x *FollowLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLeaderRequest.ProtoReflect.Descriptor instead.
 func (*FollowLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{27}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 // FollowLeaderResponse says who leads.
@@ -2195,14 +2389,16 @@ type FollowLeaderResponse struct {
 	// Where its gRPC listener is reached.
 	Address string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
 	// The leadership.
-	Term          int64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	Term int64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	// The answer comes again at least this often.
+	PulseInterval *durationpb.Duration `protobuf:"bytes,4,opt,name=pulse_interval,json=pulseInterval,proto3" json:"pulse_interval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FollowLeaderResponse) Reset() {
 	*x = FollowLeaderResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2214,7 +2410,7 @@ func (x *FollowLeaderResponse) String() string {
 func (*FollowLeaderResponse) ProtoMessage() {}
 
 func (x *FollowLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2227,7 +2423,7 @@ func (x *FollowLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLeaderResponse.ProtoReflect.Descriptor instead.
 func (*FollowLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{28}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FollowLeaderResponse) GetName() string {
@@ -2249,6 +2445,13 @@ func (x *FollowLeaderResponse) GetTerm() int64 {
 		return x.Term
 	}
 	return 0
+}
+
+func (x *FollowLeaderResponse) GetPulseInterval() *durationpb.Duration {
+	if x != nil {
+		return x.PulseInterval
+	}
+	return nil
 }
 
 var File_leaderd_worker_v1_worker_proto protoreflect.FileDescriptor
@@ -2337,13 +2540,17 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x10RegisterResponse\x12%\n" +
 	"\x0eowner_revision\x18\x01 \x01(\x03R\rownerRevision\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\x03R\x05lease\x12+\n" +
-	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"(\n" +
+	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"c\n" +
 	"\x10KeepAliveRequest\x12\x14\n" +
-	"\x05lease\x18\x01 \x01(\x03R\x05lease\"@\n" +
+	"\x05lease\x18\x01 \x01(\x03R\x05lease\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12%\n" +
+	"\x0eowner_revision\x18\x03 \x01(\x03R\rownerRevision\"@\n" +
 	"\x11KeepAliveResponse\x12+\n" +
-	"\x03ttl\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\")\n" +
+	"\x03ttl\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"d\n" +
 	"\x11DeregisterRequest\x12\x14\n" +
-	"\x05lease\x18\x01 \x01(\x03R\x05lease\"\x14\n" +
+	"\x05lease\x18\x01 \x01(\x03R\x05lease\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12%\n" +
+	"\x0eowner_revision\x18\x03 \x01(\x03R\rownerRevision\"\x14\n" +
 	"\x12DeregisterResponse\"I\n" +
 	"\rRecordRequest\x128\n" +
 	"\aentries\x18\x01 \x03(\v2\x1e.leaderd.worker.v1.RecordEntryR\aentries\"\xcd\x01\n" +
@@ -2373,11 +2580,12 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x05token\x18\x06 \x01(\x03R\x05token\x12\x18\n" +
 	"\apending\x18\a \x01(\x03R\apending\x12'\n" +
 	"\x0fclosed_revision\x18\b \x01(\x03R\x0eclosedRevision\x12#\n" +
-	"\rapply_overlap\x18\t \x01(\bR\fapplyOverlap\"r\n" +
+	"\rapply_overlap\x18\t \x01(\bR\fapplyOverlap\"\x9e\x01\n" +
 	"\vClaimAnswer\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x03R\x05token\x125\n" +
-	"\battempts\x18\x03 \x03(\v2\x19.leaderd.state.v1.AttemptR\battempts\"\x9c\x02\n" +
+	"\battempts\x18\x03 \x03(\v2\x19.leaderd.state.v1.AttemptR\battempts\x12*\n" +
+	"\x04live\x18\x04 \x01(\v2\x16.leaderd.state.v1.LiveR\x04live\"\xb2\x02\n" +
 	"\x06Finish\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12*\n" +
@@ -2387,7 +2595,9 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\aattempt\x18\x06 \x01(\v2\x19.leaderd.state.v1.AttemptR\aattempt\x12\x12\n" +
 	"\x04tail\x18\a \x01(\fR\x04tail\x12!\n" +
 	"\foutput_bytes\x18\b \x01(\x03R\voutputBytes\x12\x16\n" +
-	"\x06reason\x18\t \x01(\tR\x06reason\"\xc8\x01\n" +
+	"\x06reason\x18\t \x01(\tR\x06reason\x12\x14\n" +
+	"\x05retry\x18\n" +
+	" \x01(\x03R\x05retry\"\xde\x01\n" +
 	"\n" +
 	"Checkpoint\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
@@ -2397,23 +2607,34 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\texclusive\x18\x05 \x01(\bR\texclusive\x12\x14\n" +
 	"\x05token\x18\x06 \x01(\x03R\x05token\x12\x12\n" +
 	"\x04data\x18\a \x01(\fR\x04data\x12\x1a\n" +
-	"\bprevious\x18\b \x01(\x03R\bprevious\"A\n" +
+	"\bprevious\x18\b \x01(\x03R\bprevious\x12\x14\n" +
+	"\x05saved\x18\t \x01(\x03R\x05saved\"A\n" +
 	"\vTokenAnswer\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"n\n" +
+	"\x14GetCheckpointRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x10\n" +
+	"\x03run\x18\x03 \x01(\tR\x03run\x12\x14\n" +
+	"\x05shard\x18\x04 \x01(\x05R\x05shard\"G\n" +
+	"\x15GetCheckpointResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\"\x15\n" +
-	"\x13FollowLeaderRequest\"X\n" +
+	"\x13FollowLeaderRequest\"\x9a\x01\n" +
 	"\x14FollowLeaderResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
-	"\x04term\x18\x03 \x01(\x03R\x04term2b\n" +
+	"\x04term\x18\x03 \x01(\x03R\x04term\x12@\n" +
+	"\x0epulse_interval\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\rpulseInterval2b\n" +
 	"\rLeaderService\x12Q\n" +
-	"\x06Attend\x12 .leaderd.worker.v1.AttendRequest\x1a!.leaderd.worker.v1.AttendResponse(\x010\x012\xce\x03\n" +
+	"\x06Attend\x12 .leaderd.worker.v1.AttendRequest\x1a!.leaderd.worker.v1.AttendResponse(\x010\x012\xb2\x04\n" +
 	"\x0eJournalService\x12S\n" +
 	"\bRegister\x12\".leaderd.worker.v1.RegisterRequest\x1a#.leaderd.worker.v1.RegisterResponse\x12V\n" +
 	"\tKeepAlive\x12#.leaderd.worker.v1.KeepAliveRequest\x1a$.leaderd.worker.v1.KeepAliveResponse\x12Y\n" +
 	"\n" +
 	"Deregister\x12$.leaderd.worker.v1.DeregisterRequest\x1a%.leaderd.worker.v1.DeregisterResponse\x12Q\n" +
-	"\x06Record\x12 .leaderd.worker.v1.RecordRequest\x1a!.leaderd.worker.v1.RecordResponse(\x010\x01\x12a\n" +
+	"\x06Record\x12 .leaderd.worker.v1.RecordRequest\x1a!.leaderd.worker.v1.RecordResponse(\x010\x01\x12b\n" +
+	"\rGetCheckpoint\x12'.leaderd.worker.v1.GetCheckpointRequest\x1a(.leaderd.worker.v1.GetCheckpointResponse\x12a\n" +
 	"\fFollowLeader\x12&.leaderd.worker.v1.FollowLeaderRequest\x1a'.leaderd.worker.v1.FollowLeaderResponse0\x01B=Z;github.com/leaderd/leaderd/proto/leaderd/worker/v1;workerv1b\x06proto3"
 
 var (
@@ -2429,43 +2650,45 @@ func file_leaderd_worker_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_leaderd_worker_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_leaderd_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_leaderd_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_leaderd_worker_v1_worker_proto_goTypes = []any{
-	(Progress_Step)(0),           // 0: leaderd.worker.v1.Progress.Step
-	(*AttendRequest)(nil),        // 1: leaderd.worker.v1.AttendRequest
-	(*AttendResponse)(nil),       // 2: leaderd.worker.v1.AttendResponse
-	(*Hello)(nil),                // 3: leaderd.worker.v1.Hello
-	(*Held)(nil),                 // 4: leaderd.worker.v1.Held
-	(*Welcome)(nil),              // 5: leaderd.worker.v1.Welcome
-	(*Pulse)(nil),                // 6: leaderd.worker.v1.Pulse
-	(*Spec)(nil),                 // 7: leaderd.worker.v1.Spec
-	(*Plan)(nil),                 // 8: leaderd.worker.v1.Plan
-	(*Entry)(nil),                // 9: leaderd.worker.v1.Entry
-	(*Revoke)(nil),               // 10: leaderd.worker.v1.Revoke
-	(*Report)(nil),               // 11: leaderd.worker.v1.Report
-	(*Progress)(nil),             // 12: leaderd.worker.v1.Progress
-	(*RegisterRequest)(nil),      // 13: leaderd.worker.v1.RegisterRequest
-	(*RegisterResponse)(nil),     // 14: leaderd.worker.v1.RegisterResponse
-	(*KeepAliveRequest)(nil),     // 15: leaderd.worker.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),    // 16: leaderd.worker.v1.KeepAliveResponse
-	(*DeregisterRequest)(nil),    // 17: leaderd.worker.v1.DeregisterRequest
-	(*DeregisterResponse)(nil),   // 18: leaderd.worker.v1.DeregisterResponse
-	(*RecordRequest)(nil),        // 19: leaderd.worker.v1.RecordRequest
-	(*RecordEntry)(nil),          // 20: leaderd.worker.v1.RecordEntry
-	(*RecordResponse)(nil),       // 21: leaderd.worker.v1.RecordResponse
-	(*RecordAnswer)(nil),         // 22: leaderd.worker.v1.RecordAnswer
-	(*Claim)(nil),                // 23: leaderd.worker.v1.Claim
-	(*ClaimAnswer)(nil),          // 24: leaderd.worker.v1.ClaimAnswer
-	(*Finish)(nil),               // 25: leaderd.worker.v1.Finish
-	(*Checkpoint)(nil),           // 26: leaderd.worker.v1.Checkpoint
-	(*TokenAnswer)(nil),          // 27: leaderd.worker.v1.TokenAnswer
-	(*FollowLeaderRequest)(nil),  // 28: leaderd.worker.v1.FollowLeaderRequest
-	(*FollowLeaderResponse)(nil), // 29: leaderd.worker.v1.FollowLeaderResponse
-	(*durationpb.Duration)(nil),  // 30: google.protobuf.Duration
-	(*v1.JobSpec)(nil),           // 31: leaderd.v1.JobSpec
-	(*v11.Node)(nil),             // 32: leaderd.state.v1.Node
-	(*v11.Live)(nil),             // 33: leaderd.state.v1.Live
-	(*v11.Attempt)(nil),          // 34: leaderd.state.v1.Attempt
+	(Progress_Step)(0),            // 0: leaderd.worker.v1.Progress.Step
+	(*AttendRequest)(nil),         // 1: leaderd.worker.v1.AttendRequest
+	(*AttendResponse)(nil),        // 2: leaderd.worker.v1.AttendResponse
+	(*Hello)(nil),                 // 3: leaderd.worker.v1.Hello
+	(*Held)(nil),                  // 4: leaderd.worker.v1.Held
+	(*Welcome)(nil),               // 5: leaderd.worker.v1.Welcome
+	(*Pulse)(nil),                 // 6: leaderd.worker.v1.Pulse
+	(*Spec)(nil),                  // 7: leaderd.worker.v1.Spec
+	(*Plan)(nil),                  // 8: leaderd.worker.v1.Plan
+	(*Entry)(nil),                 // 9: leaderd.worker.v1.Entry
+	(*Revoke)(nil),                // 10: leaderd.worker.v1.Revoke
+	(*Report)(nil),                // 11: leaderd.worker.v1.Report
+	(*Progress)(nil),              // 12: leaderd.worker.v1.Progress
+	(*RegisterRequest)(nil),       // 13: leaderd.worker.v1.RegisterRequest
+	(*RegisterResponse)(nil),      // 14: leaderd.worker.v1.RegisterResponse
+	(*KeepAliveRequest)(nil),      // 15: leaderd.worker.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),     // 16: leaderd.worker.v1.KeepAliveResponse
+	(*DeregisterRequest)(nil),     // 17: leaderd.worker.v1.DeregisterRequest
+	(*DeregisterResponse)(nil),    // 18: leaderd.worker.v1.DeregisterResponse
+	(*RecordRequest)(nil),         // 19: leaderd.worker.v1.RecordRequest
+	(*RecordEntry)(nil),           // 20: leaderd.worker.v1.RecordEntry
+	(*RecordResponse)(nil),        // 21: leaderd.worker.v1.RecordResponse
+	(*RecordAnswer)(nil),          // 22: leaderd.worker.v1.RecordAnswer
+	(*Claim)(nil),                 // 23: leaderd.worker.v1.Claim
+	(*ClaimAnswer)(nil),           // 24: leaderd.worker.v1.ClaimAnswer
+	(*Finish)(nil),                // 25: leaderd.worker.v1.Finish
+	(*Checkpoint)(nil),            // 26: leaderd.worker.v1.Checkpoint
+	(*TokenAnswer)(nil),           // 27: leaderd.worker.v1.TokenAnswer
+	(*GetCheckpointRequest)(nil),  // 28: leaderd.worker.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil), // 29: leaderd.worker.v1.GetCheckpointResponse
+	(*FollowLeaderRequest)(nil),   // 30: leaderd.worker.v1.FollowLeaderRequest
+	(*FollowLeaderResponse)(nil),  // 31: leaderd.worker.v1.FollowLeaderResponse
+	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
+	(*v1.JobSpec)(nil),            // 33: leaderd.v1.JobSpec
+	(*v11.Node)(nil),              // 34: leaderd.state.v1.Node
+	(*v11.Live)(nil),              // 35: leaderd.state.v1.Live
+	(*v11.Attempt)(nil),           // 36: leaderd.state.v1.Attempt
 }
 var file_leaderd_worker_v1_worker_proto_depIdxs = []int32{
 	3,  // 0: leaderd.worker.v1.AttendRequest.hello:type_name -> leaderd.worker.v1.Hello
@@ -2476,17 +2699,17 @@ var file_leaderd_worker_v1_worker_proto_depIdxs = []int32{
 	10, // 5: leaderd.worker.v1.AttendResponse.revoke:type_name -> leaderd.worker.v1.Revoke
 	6,  // 6: leaderd.worker.v1.AttendResponse.pulse:type_name -> leaderd.worker.v1.Pulse
 	4,  // 7: leaderd.worker.v1.Hello.held:type_name -> leaderd.worker.v1.Held
-	30, // 8: leaderd.worker.v1.Welcome.horizon:type_name -> google.protobuf.Duration
-	30, // 9: leaderd.worker.v1.Welcome.pulse_interval:type_name -> google.protobuf.Duration
-	31, // 10: leaderd.worker.v1.Spec.spec:type_name -> leaderd.v1.JobSpec
+	32, // 8: leaderd.worker.v1.Welcome.horizon:type_name -> google.protobuf.Duration
+	32, // 9: leaderd.worker.v1.Welcome.pulse_interval:type_name -> google.protobuf.Duration
+	33, // 10: leaderd.worker.v1.Spec.spec:type_name -> leaderd.v1.JobSpec
 	7,  // 11: leaderd.worker.v1.Plan.specs:type_name -> leaderd.worker.v1.Spec
 	9,  // 12: leaderd.worker.v1.Plan.entries:type_name -> leaderd.worker.v1.Entry
 	12, // 13: leaderd.worker.v1.Report.progress:type_name -> leaderd.worker.v1.Progress
 	0,  // 14: leaderd.worker.v1.Progress.step:type_name -> leaderd.worker.v1.Progress.Step
-	32, // 15: leaderd.worker.v1.RegisterRequest.node:type_name -> leaderd.state.v1.Node
-	30, // 16: leaderd.worker.v1.RegisterRequest.ttl:type_name -> google.protobuf.Duration
-	30, // 17: leaderd.worker.v1.RegisterResponse.ttl:type_name -> google.protobuf.Duration
-	30, // 18: leaderd.worker.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
+	34, // 15: leaderd.worker.v1.RegisterRequest.node:type_name -> leaderd.state.v1.Node
+	32, // 16: leaderd.worker.v1.RegisterRequest.ttl:type_name -> google.protobuf.Duration
+	32, // 17: leaderd.worker.v1.RegisterResponse.ttl:type_name -> google.protobuf.Duration
+	32, // 18: leaderd.worker.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
 	20, // 19: leaderd.worker.v1.RecordRequest.entries:type_name -> leaderd.worker.v1.RecordEntry
 	23, // 20: leaderd.worker.v1.RecordEntry.claim:type_name -> leaderd.worker.v1.Claim
 	25, // 21: leaderd.worker.v1.RecordEntry.finish:type_name -> leaderd.worker.v1.Finish
@@ -2494,27 +2717,31 @@ var file_leaderd_worker_v1_worker_proto_depIdxs = []int32{
 	22, // 23: leaderd.worker.v1.RecordResponse.answers:type_name -> leaderd.worker.v1.RecordAnswer
 	24, // 24: leaderd.worker.v1.RecordAnswer.claim:type_name -> leaderd.worker.v1.ClaimAnswer
 	27, // 25: leaderd.worker.v1.RecordAnswer.token:type_name -> leaderd.worker.v1.TokenAnswer
-	33, // 26: leaderd.worker.v1.Claim.live:type_name -> leaderd.state.v1.Live
-	34, // 27: leaderd.worker.v1.ClaimAnswer.attempts:type_name -> leaderd.state.v1.Attempt
-	33, // 28: leaderd.worker.v1.Finish.live:type_name -> leaderd.state.v1.Live
-	34, // 29: leaderd.worker.v1.Finish.attempt:type_name -> leaderd.state.v1.Attempt
-	1,  // 30: leaderd.worker.v1.LeaderService.Attend:input_type -> leaderd.worker.v1.AttendRequest
-	13, // 31: leaderd.worker.v1.JournalService.Register:input_type -> leaderd.worker.v1.RegisterRequest
-	15, // 32: leaderd.worker.v1.JournalService.KeepAlive:input_type -> leaderd.worker.v1.KeepAliveRequest
-	17, // 33: leaderd.worker.v1.JournalService.Deregister:input_type -> leaderd.worker.v1.DeregisterRequest
-	19, // 34: leaderd.worker.v1.JournalService.Record:input_type -> leaderd.worker.v1.RecordRequest
-	28, // 35: leaderd.worker.v1.JournalService.FollowLeader:input_type -> leaderd.worker.v1.FollowLeaderRequest
-	2,  // 36: leaderd.worker.v1.LeaderService.Attend:output_type -> leaderd.worker.v1.AttendResponse
-	14, // 37: leaderd.worker.v1.JournalService.Register:output_type -> leaderd.worker.v1.RegisterResponse
-	16, // 38: leaderd.worker.v1.JournalService.KeepAlive:output_type -> leaderd.worker.v1.KeepAliveResponse
-	18, // 39: leaderd.worker.v1.JournalService.Deregister:output_type -> leaderd.worker.v1.DeregisterResponse
-	21, // 40: leaderd.worker.v1.JournalService.Record:output_type -> leaderd.worker.v1.RecordResponse
-	29, // 41: leaderd.worker.v1.JournalService.FollowLeader:output_type -> leaderd.worker.v1.FollowLeaderResponse
-	36, // [36:42] is the sub-list for method output_type
-	30, // [30:36] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	35, // 26: leaderd.worker.v1.Claim.live:type_name -> leaderd.state.v1.Live
+	36, // 27: leaderd.worker.v1.ClaimAnswer.attempts:type_name -> leaderd.state.v1.Attempt
+	35, // 28: leaderd.worker.v1.ClaimAnswer.live:type_name -> leaderd.state.v1.Live
+	35, // 29: leaderd.worker.v1.Finish.live:type_name -> leaderd.state.v1.Live
+	36, // 30: leaderd.worker.v1.Finish.attempt:type_name -> leaderd.state.v1.Attempt
+	32, // 31: leaderd.worker.v1.FollowLeaderResponse.pulse_interval:type_name -> google.protobuf.Duration
+	1,  // 32: leaderd.worker.v1.LeaderService.Attend:input_type -> leaderd.worker.v1.AttendRequest
+	13, // 33: leaderd.worker.v1.JournalService.Register:input_type -> leaderd.worker.v1.RegisterRequest
+	15, // 34: leaderd.worker.v1.JournalService.KeepAlive:input_type -> leaderd.worker.v1.KeepAliveRequest
+	17, // 35: leaderd.worker.v1.JournalService.Deregister:input_type -> leaderd.worker.v1.DeregisterRequest
+	19, // 36: leaderd.worker.v1.JournalService.Record:input_type -> leaderd.worker.v1.RecordRequest
+	28, // 37: leaderd.worker.v1.JournalService.GetCheckpoint:input_type -> leaderd.worker.v1.GetCheckpointRequest
+	30, // 38: leaderd.worker.v1.JournalService.FollowLeader:input_type -> leaderd.worker.v1.FollowLeaderRequest
+	2,  // 39: leaderd.worker.v1.LeaderService.Attend:output_type -> leaderd.worker.v1.AttendResponse
+	14, // 40: leaderd.worker.v1.JournalService.Register:output_type -> leaderd.worker.v1.RegisterResponse
+	16, // 41: leaderd.worker.v1.JournalService.KeepAlive:output_type -> leaderd.worker.v1.KeepAliveResponse
+	18, // 42: leaderd.worker.v1.JournalService.Deregister:output_type -> leaderd.worker.v1.DeregisterResponse
+	21, // 43: leaderd.worker.v1.JournalService.Record:output_type -> leaderd.worker.v1.RecordResponse
+	29, // 44: leaderd.worker.v1.JournalService.GetCheckpoint:output_type -> leaderd.worker.v1.GetCheckpointResponse
+	31, // 45: leaderd.worker.v1.JournalService.FollowLeader:output_type -> leaderd.worker.v1.FollowLeaderResponse
+	39, // [39:46] is the sub-list for method output_type
+	32, // [32:39] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_worker_v1_worker_proto_init() }
@@ -2548,7 +2775,7 @@ func file_leaderd_worker_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_worker_v1_worker_proto_rawDesc), len(file_leaderd_worker_v1_worker_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   29,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

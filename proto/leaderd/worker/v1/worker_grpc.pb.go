@@ -133,11 +133,12 @@ var LeaderService_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	JournalService_Register_FullMethodName     = "/leaderd.worker.v1.JournalService/Register"
-	JournalService_KeepAlive_FullMethodName    = "/leaderd.worker.v1.JournalService/KeepAlive"
-	JournalService_Deregister_FullMethodName   = "/leaderd.worker.v1.JournalService/Deregister"
-	JournalService_Record_FullMethodName       = "/leaderd.worker.v1.JournalService/Record"
-	JournalService_FollowLeader_FullMethodName = "/leaderd.worker.v1.JournalService/FollowLeader"
+	JournalService_Register_FullMethodName      = "/leaderd.worker.v1.JournalService/Register"
+	JournalService_KeepAlive_FullMethodName     = "/leaderd.worker.v1.JournalService/KeepAlive"
+	JournalService_Deregister_FullMethodName    = "/leaderd.worker.v1.JournalService/Deregister"
+	JournalService_Record_FullMethodName        = "/leaderd.worker.v1.JournalService/Record"
+	JournalService_GetCheckpoint_FullMethodName = "/leaderd.worker.v1.JournalService/GetCheckpoint"
+	JournalService_FollowLeader_FullMethodName  = "/leaderd.worker.v1.JournalService/FollowLeader"
 )
 
 // JournalServiceClient is the client API for JournalService service.
@@ -157,7 +158,11 @@ type JournalServiceClient interface {
 	// the stream breaks, an entry that was not answered has an unknown outcome;
 	// to send it again, here or to another control node, is safe.
 	Record(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RecordRequest, RecordResponse], error)
-	// FollowLeader streams who leads, the newest at once and then each change.
+	// GetCheckpoint reads the last saved progress of a shard.
+	GetCheckpoint(ctx context.Context, in *GetCheckpointRequest, opts ...grpc.CallOption) (*GetCheckpointResponse, error)
+	// FollowLeader streams who leads: the newest at once, then each change, and
+	// the newest again after each pulse interval, so that silence tells a broken
+	// path from a quiet cluster.
 	FollowLeader(ctx context.Context, in *FollowLeaderRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowLeaderResponse], error)
 }
 
@@ -212,6 +217,16 @@ func (c *journalServiceClient) Record(ctx context.Context, opts ...grpc.CallOpti
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type JournalService_RecordClient = grpc.BidiStreamingClient[RecordRequest, RecordResponse]
 
+func (c *journalServiceClient) GetCheckpoint(ctx context.Context, in *GetCheckpointRequest, opts ...grpc.CallOption) (*GetCheckpointResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetCheckpointResponse)
+	err := c.cc.Invoke(ctx, JournalService_GetCheckpoint_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *journalServiceClient) FollowLeader(ctx context.Context, in *FollowLeaderRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowLeaderResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &JournalService_ServiceDesc.Streams[1], JournalService_FollowLeader_FullMethodName, cOpts...)
@@ -248,7 +263,11 @@ type JournalServiceServer interface {
 	// the stream breaks, an entry that was not answered has an unknown outcome;
 	// to send it again, here or to another control node, is safe.
 	Record(grpc.BidiStreamingServer[RecordRequest, RecordResponse]) error
-	// FollowLeader streams who leads, the newest at once and then each change.
+	// GetCheckpoint reads the last saved progress of a shard.
+	GetCheckpoint(context.Context, *GetCheckpointRequest) (*GetCheckpointResponse, error)
+	// FollowLeader streams who leads: the newest at once, then each change, and
+	// the newest again after each pulse interval, so that silence tells a broken
+	// path from a quiet cluster.
 	FollowLeader(*FollowLeaderRequest, grpc.ServerStreamingServer[FollowLeaderResponse]) error
 	mustEmbedUnimplementedJournalServiceServer()
 }
@@ -271,6 +290,9 @@ func (UnimplementedJournalServiceServer) Deregister(context.Context, *Deregister
 }
 func (UnimplementedJournalServiceServer) Record(grpc.BidiStreamingServer[RecordRequest, RecordResponse]) error {
 	return status.Error(codes.Unimplemented, "method Record not implemented")
+}
+func (UnimplementedJournalServiceServer) GetCheckpoint(context.Context, *GetCheckpointRequest) (*GetCheckpointResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetCheckpoint not implemented")
 }
 func (UnimplementedJournalServiceServer) FollowLeader(*FollowLeaderRequest, grpc.ServerStreamingServer[FollowLeaderResponse]) error {
 	return status.Error(codes.Unimplemented, "method FollowLeader not implemented")
@@ -357,6 +379,24 @@ func _JournalService_Record_Handler(srv interface{}, stream grpc.ServerStream) e
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type JournalService_RecordServer = grpc.BidiStreamingServer[RecordRequest, RecordResponse]
 
+func _JournalService_GetCheckpoint_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetCheckpointRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JournalServiceServer).GetCheckpoint(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JournalService_GetCheckpoint_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JournalServiceServer).GetCheckpoint(ctx, req.(*GetCheckpointRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JournalService_FollowLeader_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(FollowLeaderRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -386,6 +426,10 @@ var JournalService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Deregister",
 			Handler:    _JournalService_Deregister_Handler,
+		},
+		{
+			MethodName: "GetCheckpoint",
+			Handler:    _JournalService_GetCheckpoint_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

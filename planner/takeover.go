@@ -32,6 +32,10 @@ func (t *term) takeOver(jobs []*Job, mark state.Watermark, now time.Time) {
 			continue
 		}
 		t.timeline.put(timed, after)
+		if changedSince(j, from) {
+			t.holdMark(from)
+			t.replayOlder(j, from)
+		}
 	}
 	if down {
 		t.outage(from, now)
@@ -48,7 +52,7 @@ func (t *term) outage(from, now time.Time) {
 	until := now.Truncate(time.Second)
 	var behind []*timed
 	for _, j := range t.jobs {
-		if j.next != never && j.next <= until.Unix() {
+		if j.next != never && j.next <= until.Unix() || changedSince(j.job, from) {
 			behind = append(behind, j)
 		}
 		t.timeline.put(j, until)
@@ -57,11 +61,16 @@ func (t *term) outage(from, now time.Time) {
 	if len(behind) == 0 {
 		return
 	}
+	t.holdMark(from)
+	t.closeFor(behind, from, until)
+}
+
+// holdMark keeps the watermark from passing from until replays is counted down.
+func (t *term) holdMark(from time.Time) {
 	if t.replays == 0 || from.Before(t.replayed) {
 		t.replayed = from
 	}
 	t.replays++
-	t.closeFor(behind, from, until)
 }
 
 // closeFor closes the timeline up to until, so that no claim of an old plan
@@ -95,6 +104,11 @@ func (t *term) closeFor(behind []*timed, from, until time.Time) {
 func (t *term) replay(j *timed, version *Job, from, until time.Time, closed int64) {
 	t.task(func(ctx context.Context) func() {
 		latest, ok, err := t.missOutage(ctx, version, from, until, closed)
+		if err == nil && changedSince(version, from) {
+			err = t.eachOlder(ctx, version, from, func(v *Job, from, until time.Time) error {
+				return t.missWindow(ctx, v, from, until, closed, state.StateSkipped, state.ReasonSuperseded)
+			})
+		}
 		return func() {
 			if err != nil {
 				t.checkErr("work up an outage of "+version.ID.String(), err)
@@ -122,7 +136,7 @@ func (t *term) missOutage(ctx context.Context, j *Job, from, until time.Time, cl
 	if first.IsZero() || first.After(until) {
 		return time.Time{}, false, nil
 	}
-	decided, err := t.store.ListDecided(ctx, j.ID, first, last)
+	decided, err := t.store.ListDecided(ctx, j.ID, last, last)
 	if err != nil {
 		return time.Time{}, false, err
 	}
@@ -131,12 +145,81 @@ func (t *term) missOutage(ctx context.Context, j *Job, from, until time.Time, cl
 	if ok {
 		end = last.Add(-time.Second)
 	}
-	for _, gap := range gaps(&decided, first, end) {
-		if err := t.missRange(ctx, j, gap[0], gap[1], closed); err != nil {
-			return time.Time{}, false, err
+	return last, ok, t.missWindow(ctx, j, from, end, closed, state.StateMissed, state.ReasonOutage)
+}
+
+// missWindow gives every slot of a version in (from, until] that has no record
+// the same verdict.
+func (t *term) missWindow(
+	ctx context.Context, v *Job, from, until time.Time, closed int64, to state.RunState, reason string,
+) error {
+	first, last := v.schedules.next(from), v.schedules.prev(until)
+	if first.IsZero() || first.After(last) {
+		return nil
+	}
+	decided, err := t.store.ListDecided(ctx, v.ID, first, last)
+	if err != nil {
+		return err
+	}
+	for _, gap := range gaps(&decided, first, last) {
+		if err := t.missRange(ctx, v, gap[0], gap[1], closed, to, reason); err != nil {
+			return err
 		}
 	}
-	return last, ok, nil
+	return nil
+}
+
+// changedSince tells whether an older version of the job may have been due
+// after from.
+func changedSince(j *Job, from time.Time) bool { return j.Generation > 1 && j.Effective.After(from) }
+
+// eachOlder calls do with each older version of a job that was in force after
+// from, and the window (from, until] in which it was.
+func (t *term) eachOlder(ctx context.Context, j *Job, from time.Time, do func(v *Job, from, until time.Time) error) error {
+	older, err := t.store.OlderVersions(ctx, j.ID, j.Generation)
+	if err != nil {
+		return err
+	}
+	until := j.Effective
+	for i := range older {
+		v := compile(&older[i], nil)
+		begun := later(from, v.Effective)
+		if v.due() && begun.Before(until) {
+			if err := do(v, begun, until); err != nil {
+				return err
+			}
+		}
+		if until = v.Effective; !until.After(from) {
+			break
+		}
+	}
+	return nil
+}
+
+// replayOlder gives slots since from of a job's older versions, which its change
+// left without a record, the verdict skipped:superseded.
+func (t *term) replayOlder(j *Job, from time.Time) {
+	t.task(func(ctx context.Context) func() {
+		err := t.eachOlder(ctx, j, from, func(v *Job, from, until time.Time) error {
+			for slot := v.schedules.next(from); !slot.IsZero() && !slot.After(until); slot = v.schedules.next(slot) {
+				if _, err := t.store.Decide(ctx, t.leadership, state.Record{
+					Job: v.ID, Run: state.SlotRunID(slot), Generation: v.Generation, State: state.StateSkipped,
+					Reason: state.ReasonSuperseded, Due: slot, Recorded: time.Now(), Shards: 1,
+				}, v.Exclusive, 0); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		return func() {
+			if err != nil {
+				t.checkErr("look at older versions of "+j.ID.String(), err)
+				t.later(time.Second, func() { t.replayOlder(j, from) })
+				return
+			}
+			t.replays--
+		}
+	})
 }
 
 // gaps are the windows between first and last, both included, that hold no
@@ -169,14 +252,16 @@ func gaps(decided *state.Decided, first, last time.Time) [][2]time.Time {
 }
 
 // missRange stores one verdict for all slots from from to to, both included.
-func (t *term) missRange(ctx context.Context, j *Job, from, to time.Time, closed int64) error {
+func (t *term) missRange(
+	ctx context.Context, j *Job, from, to time.Time, closed int64, verdict state.RunState, reason string,
+) error {
 	before := from.Add(-time.Second)
 	n := j.schedules.count(before, to)
 	if n == 0 {
 		return nil
 	}
 	rec := state.Record{
-		Job: j.ID, Generation: j.Generation, State: state.StateMissed, Reason: state.ReasonOutage,
+		Job: j.ID, Generation: j.Generation, State: verdict, Reason: reason,
 		Due: j.schedules.next(before), Recorded: time.Now(), Shards: 1,
 	}
 	rec.Run = state.SlotRunID(rec.Due)

@@ -251,3 +251,22 @@ func countRange(prefix string) kv.Op {
 	op.Keys = true
 	return op
 }
+
+// olderVersions is how many of a job's older versions a new leader looks at.
+const olderVersions = 20
+
+// OlderVersions answers a job's newest versions before a generation, the newest
+// first, at most olderVersions. One that cannot be read is left out.
+func (s *Store) OlderVersions(ctx context.Context, id state.JobID, before int64) ([]state.Job, error) {
+	entries, err := s.ListVersions(ctx, id, before, olderVersions)
+	if err != nil {
+		return nil, err
+	}
+	jobs := make([]state.Job, 0, len(entries))
+	for i := range entries {
+		if entries[i].Broken == nil {
+			jobs = append(jobs, entries[i].Version.Job)
+		}
+	}
+	return jobs, nil
+}

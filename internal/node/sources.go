@@ -1,0 +1,112 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/leaderd/leaderd/election"
+	"github.com/leaderd/leaderd/executor"
+	"github.com/leaderd/leaderd/planner"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/kv"
+	"github.com/leaderd/leaderd/state/store"
+)
+
+// feedCatalog keeps the catalog of jobs as the cache has them, until ctx ends.
+func feedCatalog(ctx context.Context, s *store.Store, cache *store.JobsCache, to *planner.Catalog) error {
+	stored := func(from kv.KeyValue) planner.Stored {
+		job, err := s.DecodeJob(from)
+		return planner.Stored{Job: job, Value: from.Value, Err: err}
+	}
+	sub := cache.Subscribe()
+	defer sub.Close()
+	for {
+		u, err := sub.Next(ctx)
+		if err != nil {
+			return nil //nolint:nilerr // ctx ended
+		}
+		if u.Reset {
+			to.Reset(func(yield func(planner.Stored) bool) {
+				for _, from := range u.All {
+					if !yield(stored(*from)) {
+						return
+					}
+				}
+			})
+			continue
+		}
+		for _, e := range u.Events {
+			if !e.Deleted {
+				to.Set(stored(e.KV))
+			} else if job, _ := s.DecodeJob(e.KV); job.ID != (state.JobID{}) {
+				to.Delete(job.ID)
+			}
+		}
+	}
+}
+
+// followNodes is planner.Sources.Nodes.
+func followNodes(cache *store.NodesCache) func(context.Context, func([]state.Node)) error {
+	return func(ctx context.Context, each func([]state.Node)) error {
+		sub := cache.Subscribe()
+		defer sub.Close()
+		for {
+			if _, err := sub.Next(ctx); err != nil {
+				return nil //nolint:nilerr // ctx ended
+			}
+			each(cache.Nodes())
+		}
+	}
+}
+
+// followPending is planner.Sources.Pending. A pending run that cannot be read
+// is logged and left alone.
+func followPending(s *store.Store, cache *store.Cache, log hclog.Logger) func(context.Context, func([]state.Pending)) error {
+	return func(ctx context.Context, each func([]state.Pending)) error {
+		sub := cache.Subscribe()
+		defer sub.Close()
+		for {
+			u, err := sub.Next(ctx)
+			if err != nil {
+				return nil //nolint:nilerr // ctx ended
+			}
+			var runs []state.Pending
+			add := func(from kv.KeyValue) {
+				p, err := s.DecodePending(from)
+				if err != nil {
+					log.Error("unreadable pending run is left alone", "key", from.Key, "err", err)
+					return
+				}
+				runs = append(runs, p)
+			}
+			for _, from := range u.All {
+				add(*from)
+			}
+			for _, e := range u.Events {
+				if !e.Deleted {
+					add(e.KV)
+				}
+			}
+			each(runs)
+		}
+	}
+}
+
+// leaders is what an executor on a control node follows.
+type leaders struct{ *election.Observer }
+
+// Follow implements executor.Leaders.
+func (l leaders) Follow() (executor.Leader, <-chan struct{}) {
+	now, changed := l.Observer.Follow()
+	return executor.Leader{Name: now.Name, Address: now.Address, Term: now.Term.Number}, changed
+}
+
+// journal is the store as an executor of the same process uses it.
+type journal struct{ *store.Store }
+
+// KeepAlive implements executor.Registry.
+func (j journal) KeepAlive(ctx context.Context, reg state.Registration) (time.Duration, error) {
+	return j.KeepAliveNode(ctx, reg)
+}

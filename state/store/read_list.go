@@ -141,26 +141,35 @@ func (s *Store) firstKey(ctx context.Context, namespace, from string) (string, e
 // appendRuns adds a job's newest runs before the given one (empty: all) to the
 // page, and tells whether that is full.
 func (s *Store) appendRuns(ctx context.Context, page *RunPage, size *int, id state.JobID, before state.RunID, limit int) (full bool, err error) {
-	room := limit - len(page.Runs)
-	runs, err := s.runsBefore(ctx, id, before, room+1)
-	if err != nil {
-		return false, err
-	}
-	if len(runs) > room {
-		page.More, full, runs = true, true, runs[:room]
-	}
-	for part := range slices.Chunk(runs, runsPerTxn) {
-		entries, err := s.readRuns(ctx, id, part)
+	for {
+		room := limit - len(page.Runs)
+		runs, err := s.runsBefore(ctx, id, before, room+1)
 		if err != nil {
 			return false, err
 		}
-		for _, e := range entries {
-			if *size += e.size; len(page.Runs) > 0 && *size > MaxPageBytes {
-				page.More = true
-				return true, nil
+		more := len(runs) > room
+		runs = runs[:min(room, len(runs))]
+		for part := range slices.Chunk(runs, runsPerTxn) {
+			entries, err := s.readRuns(ctx, id, part)
+			if err != nil {
+				return false, err
 			}
-			page.Runs = append(page.Runs, e)
+			for _, e := range entries {
+				if *size += e.size; len(page.Runs) > 0 && *size > MaxPageBytes {
+					page.More = true
+					return true, nil
+				}
+				page.Runs = append(page.Runs, e)
+			}
 		}
+		if !more {
+			return false, nil
+		}
+		if len(page.Runs) == limit {
+			page.More = true
+			return true, nil
+		}
+		// Some were gone when they were read.
+		before = runs[len(runs)-1]
 	}
-	return full, nil
 }

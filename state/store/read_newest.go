@@ -24,7 +24,7 @@ const (
 )
 
 // runsBefore answers the ids of a job's newest runs before the given one
-// (empty: of all), the newest first, at most n.
+// (empty: of all), the newest first, at most n. One of them may not exist.
 func (s *Store) runsBefore(ctx context.Context, id state.JobID, before state.RunID, n int) ([]state.RunID, error) {
 	near, ok := runTime(before)
 	if !ok {
@@ -52,15 +52,29 @@ func (s *Store) runsBefore(ctx context.Context, id state.JobID, before state.Run
 	if holder != "" && (before == "" || holder < before) {
 		runs = append(runs, holder)
 	}
-	slices.SortFunc(runs, func(a, b state.RunID) int { return cmp.Compare(b, a) })
+	if slot := beginOf(before); before != "" && slot != before {
+		// A shard of the slot of the same second lies behind the range that was
+		// read. If there is none the run is not found later.
+		runs = append(runs, slot)
+	}
+	sortNewest(runs)
 	runs = slices.Compact(runs)
 	return runs[:min(n, len(runs))], nil
 }
 
 // runTime is the time that a run's id begins with.
 func runTime(run state.RunID) (time.Time, bool) {
+	return beginOf(run).Slot()
+}
+
+// beginOf is the id of the slot at a run's time.
+func beginOf(run state.RunID) state.RunID {
 	begin, _, _ := strings.Cut(string(run), "-")
-	return state.RunID(begin).Slot()
+	return state.RunID(begin)
+}
+
+func sortNewest(runs []state.RunID) {
+	slices.SortFunc(runs, func(a, b state.RunID) int { return cmp.Compare(b, a) })
 }
 
 // gateRun is the run whose record is at the job's gate, empty if none can be
@@ -131,8 +145,10 @@ func (s *Store) lastRuns(ctx context.Context, prefix, from, to string, n, pages 
 				runs = append(runs, run)
 			}
 		}
-		if len(runs) > n {
-			runs = append(runs[:0], runs[len(runs)-n:]...)
+		// One more than asked for: keys of shards order 12:00:00's slot behind
+		// the runs triggered in that second, ids before them.
+		if over := len(runs) - n - 1; over > 0 {
+			runs = append(runs[:0], runs[over:]...)
 		}
 		if !res.More || len(res.KVs) == 0 {
 			break
@@ -143,6 +159,6 @@ func (s *Store) lastRuns(ctx context.Context, prefix, from, to string, n, pages 
 		}
 		from = res.KVs[len(res.KVs)-1].Key + "\x00"
 	}
-	slices.Reverse(runs)
-	return runs, more, nil
+	sortNewest(runs)
+	return runs[:min(n, len(runs))], more, nil
 }

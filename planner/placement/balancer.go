@@ -46,8 +46,11 @@ type room struct {
 
 func (r *room) has(i int32, capacity float64) bool { return float64(r.loads[i]) < r.share*capacity }
 
-// room returns the room on the matches if they are to carry extra load.
-func (b *Balancer) room(matches []int32, extra int64) room {
+// room returns the room on the matches of a selector if they are to carry extra load.
+func (b *Balancer) room(sel Selector, matches []int32, extra int64) room {
+	if sel.rule == nil {
+		return room{loads: b.loads, share: (1 + b.epsilon) * float64(b.total+extra) / b.table.whole}
+	}
 	load, capacity := extra, 0.0
 	for _, i := range matches {
 		load += b.loads[i]
@@ -64,22 +67,22 @@ func (b *Balancer) Assign(key string, sel Selector, weight int) (node string, ok
 		return b.table.members[p.node].ID, true
 	}
 	p := placed{sel: sel, weight: int64(max(weight, 1))}
-	if !b.place(key, p) {
+	i := b.place(key, hash(key), p)
+	if i < 0 {
 		return "", false
 	}
-	return b.table.members[b.keys[key].node].ID, true
+	return b.table.members[i].ID, true
 }
 
-// place chooses a node for a key that is on none.
-func (b *Balancer) place(key string, p placed) bool {
+// place chooses a node for a key that is on none and returns it, or -1.
+func (b *Balancer) place(key string, h uint64, p placed) int32 {
 	matches := b.table.match(p.sel)
-	r := b.room(matches, p.weight)
-	p.node = b.table.best(hash(key), matches, &r)
-	if p.node < 0 {
-		return false
+	r := b.room(p.sel, matches, p.weight)
+	p.node = b.table.best(h, matches, &r)
+	if p.node >= 0 {
+		b.put(key, p)
 	}
-	b.put(key, p)
-	return true
+	return p.node
 }
 
 // Adopt records that a node holds a key, whatever its bound and labels say, as

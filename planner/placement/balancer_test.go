@@ -48,7 +48,7 @@ func TestBalancerModel(t *testing.T) {
 				sel := rapid.SampledFrom([]Selector{{}, gpu}).Draw(t, "selector")
 				weight := rapid.IntRange(0, 5).Draw(t, "weight")
 				before, had := b.Node(key)
-				load, matches := b.room(b.table.match(sel), int64(max(1, weight))), b.table.match(sel)
+				load, matches := b.room(sel, b.table.match(sel), int64(max(1, weight))), b.table.match(sel)
 				loads := slices.Clone(load.loads)
 				node, ok := b.Assign(key, sel, weight)
 				again, okAgain := twin.Assign(key, sel, weight)

@@ -46,8 +46,8 @@ func TestSelector(t *testing.T) {
 	require.True(t, Selector{}.Matches(nil))
 	require.Equal(t, s, Require(map[string][]string{"gpu": {"yes"}, "zone": {"a", "b"}}))
 	// No value can be mistaken for another label.
-	require.NotEqual(t, Require(map[string][]string{"a": {"b", "c"}}).id, Require(map[string][]string{"a": {`b"="c`}}).id)
-	require.NotEqual(t, Require(map[string][]string{"a": {}, "b": {}}).id, Require(map[string][]string{`a""b`: {}}).id)
+	require.NotEqual(t, Require(map[string][]string{"a": {"b", "c"}}).id(), Require(map[string][]string{"a": {`b"="c`}}).id())
+	require.NotEqual(t, Require(map[string][]string{"a": {}, "b": {}}).id(), Require(map[string][]string{`a""b`: {}}).id())
 }
 
 func TestNewRefuses(t *testing.T) {

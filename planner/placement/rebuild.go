@@ -57,7 +57,7 @@ func (b *Balancer) Rebuild(t *Table) []Move {
 		}
 	}
 	for _, k := range homeless {
-		b.place(k.key, k.placed)
+		b.place(k.key, k.hash, k.placed)
 	}
 	b.fill(old, kept)
 	b.shed(kept)
@@ -93,7 +93,7 @@ func (b *Balancer) fill(old *Table, kept []held) {
 			continue
 		}
 		// The move leaves the load of all matches together as it is.
-		if r := b.room(t.match(k.sel), 0); r.has(best, t.members[best].capacity) {
+		if r := b.room(k.sel, t.match(k.sel), 0); r.has(best, t.members[best].capacity) {
 			b.move(k, best)
 		}
 	}
@@ -114,10 +114,10 @@ func (b *Balancer) shed(kept []held) {
 	var over []*held
 	for n := range kept {
 		k := &kept[n]
-		r, ok := rooms[k.sel.id]
+		r, ok := rooms[k.sel.id()]
 		if !ok {
-			r = b.room(t.match(k.sel), 0)
-			rooms[k.sel.id] = r
+			r = b.room(k.sel, t.match(k.sel), 0)
+			rooms[k.sel.id()] = r
 		}
 		if isOver(k.node, &r) {
 			over = append(over, k)
@@ -126,7 +126,7 @@ func (b *Balancer) shed(kept []held) {
 	slices.SortStableFunc(over, func(x, y *held) int { return cmp.Compare(b.preference(y), b.preference(x)) })
 	for _, k := range over {
 		matches := t.match(k.sel)
-		r := b.room(matches, 0)
+		r := b.room(k.sel, matches, 0)
 		if !isOver(k.node, &r) {
 			continue
 		}

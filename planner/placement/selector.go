@@ -10,6 +10,11 @@ import (
 // Selector says which nodes may run a job. It is an immutable value; the zero
 // Selector matches every node.
 type Selector struct {
+	rule *rule // nil matches all
+}
+
+// rule is what all copies of a selector share.
+type rule struct {
 	require []requirement // sorted by label
 	id      string        // equal for selectors of equal meaning
 }
@@ -24,7 +29,10 @@ type requirement struct {
 // map, one of its values. A label with no values matches no node. The map is
 // copied.
 func Require(labels map[string][]string) Selector {
-	var s Selector
+	if len(labels) == 0 {
+		return Selector{}
+	}
+	s := &rule{}
 	var id strings.Builder
 	for _, label := range slices.Sorted(maps.Keys(labels)) {
 		r := requirement{label: label, values: slices.Compact(slices.Sorted(slices.Values(labels[label])))}
@@ -36,12 +44,15 @@ func Require(labels map[string][]string) Selector {
 		}
 	}
 	s.id = id.String()
-	return s
+	return Selector{rule: s}
 }
 
 // Matches reports whether a node with these labels may run the job.
 func (s Selector) Matches(labels map[string]string) bool {
-	for _, r := range s.require {
+	if s.rule == nil {
+		return true
+	}
+	for _, r := range s.rule.require {
 		v, ok := labels[r.label]
 		if !ok {
 			return false
@@ -51,4 +62,12 @@ func (s Selector) Matches(labels map[string]string) bool {
 		}
 	}
 	return true
+}
+
+// id is equal for selectors of equal meaning; empty for the one that matches all.
+func (s Selector) id() string {
+	if s.rule == nil {
+		return ""
+	}
+	return s.rule.id
 }

@@ -35,6 +35,7 @@ type Table struct {
 	members []member // those that take work, by capacity, then by ID
 	index   map[string]int32
 	all     []int32
+	whole   float64  // capacity of all
 	matches sync.Map // Selector.id -> []int32, indexes into members
 }
 
@@ -69,6 +70,7 @@ func New(nodes []Node) (*Table, error) {
 	for i := range t.members {
 		t.index[t.members[i].ID] = int32(i)
 		t.all = append(t.all, int32(i))
+		t.whole += t.members[i].capacity
 	}
 	return t, nil
 }
@@ -152,10 +154,10 @@ func (t *Table) best(key uint64, matches []int32, filter *room) int32 {
 
 // match returns the members that match a selector.
 func (t *Table) match(sel Selector) []int32 {
-	if len(sel.require) == 0 {
+	if sel.rule == nil {
 		return t.all
 	}
-	if m, ok := t.matches.Load(sel.id); ok {
+	if m, ok := t.matches.Load(sel.rule.id); ok {
 		return m.([]int32)
 	}
 	matches := []int32{}
@@ -164,6 +166,6 @@ func (t *Table) match(sel Selector) []int32 {
 			matches = append(matches, int32(i))
 		}
 	}
-	m, _ := t.matches.LoadOrStore(sel.id, matches)
+	m, _ := t.matches.LoadOrStore(sel.rule.id, matches)
 	return m.([]int32)
 }

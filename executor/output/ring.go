@@ -171,28 +171,46 @@ func (r *Ring) Create(key Key) (*Writer, error) {
 	return w, nil
 }
 
-// openFile makes the file of a live attempt.
+// openFile makes the file of a live attempt. The disk is not waited for under the
+// mutex: making a file may take it long.
 func (r *Ring) openFile(path string) (*os.File, *file, error) {
+	f := &file{path: path, charged: block}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if old := r.files[path]; old != nil {
 		r.remove(old)
 	}
 	if !r.makeRoom(block, 1) {
+		r.mu.Unlock()
 		return nil, nil, ErrFull
-	}
-	f := &file{path: path, charged: block}
-	full := r.fullPath(f)
-	if err := os.MkdirAll(filepath.Dir(full), 0o750); err != nil {
-		return nil, nil, err
-	}
-	h, err := os.OpenFile(full, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
-	if err != nil {
-		return nil, nil, err
 	}
 	r.files[path] = f
 	r.total += f.charged
+	r.mu.Unlock()
+
+	h, err := create(r.fullPath(f))
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.files, path)
+		r.total -= f.charged
+		return nil, nil, err
+	}
 	return h, f, nil
+}
+
+// create makes a file and its directories, which remove may just be deleting
+// because they were empty.
+func create(path string) (h *os.File, err error) {
+	for range 10 {
+		h, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return h, err
+		}
+		if err = os.MkdirAll(filepath.Dir(path), 0o750); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return nil, err
 }
 
 // grow charges f for its new size, deleting the oldest files for it.

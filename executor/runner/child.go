@@ -79,10 +79,9 @@ func start(file string, argv, env []string, dir string, piped bool) (c *child, p
 			return nil, nil, fmt.Errorf("output pipe: %w", err)
 		}
 		pipe, out = os.NewFile(uintptr(read), "output"), uintptr(write)
-		defer func() {
-			// Only the command's copies may keep the pipe open.
-			err = errors.Join(err, syscall.Close(write))
-		}()
+		// Only the command's copies may keep the pipe open. Of a pipe that nothing
+		// was written to, the close cannot fail.
+		defer func() { _ = syscall.Close(write) }()
 	}
 	if dir != "" {
 		env = append(env, "PWD="+dir)

@@ -80,6 +80,7 @@ func (s *supervisor) run(ctx context.Context, o Outcome) Outcome {
 	}
 	select {
 	case <-s.child.exited: // it was over before we could ask
+		cause = nil
 		s.clean()
 	default:
 		switch {

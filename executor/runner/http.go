@@ -178,7 +178,7 @@ func errorKind(err error) string {
 	switch {
 	case errors.As(err, &dns):
 		return "dns: "
-	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert):
+	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert), errors.Is(err, http.ErrSchemeMismatch):
 		return "tls: "
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "refused: "

@@ -59,15 +59,21 @@ func (p *pump) copy() {
 		p.err = err
 		return
 	}
-	// One read at a time; the buffer goes back before each wait.
+	var buf *[32 << 10]byte
+	defer func() {
+		if buf != nil {
+			pumpBuffers.Put(buf)
+		}
+	}()
 	for {
-		var buf *[32 << 10]byte
 		var n int
 		var readErr error
 		read := func(fd uintptr) bool {
-			buf = pumpBuffers.Get().(*[32 << 10]byte)
+			if buf == nil {
+				buf = pumpBuffers.Get().(*[32 << 10]byte)
+			}
 			n, readErr = readRetry(int(fd), buf[:])
-			if readErr == syscall.EAGAIN {
+			if readErr == syscall.EAGAIN { // no buffer while we wait
 				pumpBuffers.Put(buf)
 				buf = nil
 				return false
@@ -85,9 +91,6 @@ func (p *pump) copy() {
 		}
 		if err == nil && n > 0 {
 			p.write(buf[:n])
-		}
-		if buf != nil {
-			pumpBuffers.Put(buf)
 		}
 		if err != nil && p.err == nil {
 			p.err = err

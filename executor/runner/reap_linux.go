@@ -23,9 +23,10 @@ func ReapOrphans(ctx context.Context) error {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGCHLD)
 	defer signal.Stop(ended)
-	// Commands end all the time, and each look reads all of /proc: one a second, and
-	// less than a fiftieth of the time.
-	const least, share = time.Second, 50
+	// Commands end all the time, and each look reads all of /proc: at most one a
+	// second, and on a large or busy machine less than a fiftieth of the time, as far
+	// as zombies still go within some seconds.
+	const least, most, share = time.Second, 3 * time.Second, 50
 	wake := time.NewTimer(0) // what was there before us
 	defer wake.Stop()
 	waiting := true
@@ -48,7 +49,7 @@ func ReapOrphans(ctx context.Context) error {
 			more := collectOrphans()
 			if took := time.Since(began); more || took > least/share {
 				waiting = true
-				wake.Reset(max(least, share*took))
+				wake.Reset(min(max(least, share*took), most))
 			}
 		}
 	}

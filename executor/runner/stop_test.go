@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -144,13 +145,12 @@ func TestDaemonSurvives(t *testing.T) {
 	if _, err := exec.LookPath("setsid"); err != nil {
 		t.Skip("needs setsid")
 	}
-	arg := nap()
+	arg, left := nap(), filepath.Join(t.TempDir(), "left")
 	out := newScreen()
-	o := runner.New(runner.Config{Linger: 50 * time.Millisecond}).Run(t.Context(),
-		shell("setsid sleep "+arg+" & sleep 0.2; echo done"), out)
+	o := runner.New(runner.Config{Linger: 50 * time.Millisecond}).Run(t.Context(), shell(fmt.Sprintf(
+		"setsid sh -c 'touch %[1]s; exec sleep %[2]s' & until [ -e %[1]s ]; do sleep 0.01; done; echo done", left, arg)), out)
 	require.Equal(t, state.StateSucceeded, o.State)
 	require.Equal(t, "done\n", out.String())
-	left := withArgument(t, arg)
-	require.Len(t, left, 1)
-	require.NoError(t, syscall.Kill(left[0], syscall.SIGKILL))
+	require.Eventually(t, func() bool { return len(withArgument(t, arg)) == 1 }, time.Minute, 10*time.Millisecond)
+	require.NoError(t, syscall.Kill(withArgument(t, arg)[0], syscall.SIGKILL))
 }

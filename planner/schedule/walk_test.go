@@ -201,10 +201,10 @@ func TestWalk(t *testing.T) {
 		seconds := rapid.Bool().Draw(t, "seconds")
 		c := drawCron(seconds).Draw(t, "cron")
 		step, half, lead := int64(60), int64(8*24*3600), int64(26*3600)
-		if seconds || !wholeMinutes(loc, middle) {
+		if seconds || !wholeMinutes(loc, middle-half-lead, middle-1, middle, middle+half+lead) {
 			step, half, lead = 1, 4*3600, 4*3600
 		}
-		from, until := middle-half, middle+half
+		from, until := middle-half-middle%step, middle+half
 
 		s, err := Parse(c.String(), o)
 		if err != nil {
@@ -242,9 +242,12 @@ func requireSame(t *rapid.T, want, got []time.Time) {
 }
 
 // wholeMinutes reports whether the zone's clock shows whole minutes at whole
-// minutes of UTC before and after the instant, which is one itself.
-func wholeMinutes(loc *time.Location, at int64) bool {
-	_, before := time.Unix(at-1, 0).In(loc).Zone()
-	_, after := time.Unix(at, 0).In(loc).Zone()
-	return at%60 == 0 && before%60 == 0 && after%60 == 0
+// minutes of UTC at all these instants.
+func wholeMinutes(loc *time.Location, at ...int64) bool {
+	for _, t := range at {
+		if _, off := time.Unix(t, 0).In(loc).Zone(); off%60 != 0 {
+			return false
+		}
+	}
+	return true
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // Model runs random histories on a fresh store that newModel makes and on subject,
-// and requires equal answers: results, classes of errors, and in the end the
-// events of all that happened. subject is used over and over; nothing else may
+// and requires equal answers: results, classes of errors, and in the end,
+// in every third run or so, the events of all that happened. subject is used over and over; nothing else may
 // write to it meanwhile, nor hold keys above "~".
 func Model(t *testing.T, newModel func() (s kv.KV, closeModel func()), subject kv.KV) {
 	ctx := t.Context()
@@ -27,7 +27,10 @@ func Model(t *testing.T, newModel func() (s kv.KV, closeModel func()), subject k
 		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
 			p.step(rt)
 		}
-		p.compareEvents(rt)
+		// Not always: etcd takes a tenth of a second to begin a watch in the past.
+		if rapid.IntRange(0, 2).Draw(rt, "compare events") == 0 {
+			p.compareEvents(rt)
+		}
 	})
 }
 

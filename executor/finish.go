@@ -1,0 +1,152 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/leaderd/leaderd/executor/runner"
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
+	"github.com/leaderd/leaderd/state"
+)
+
+const (
+	minUnstored = 100 * time.Millisecond
+	maxUnstored = 5 * time.Second
+	// bareFinish is after how many errors an end is stored without its output:
+	// perhaps that is what the store cannot take.
+	bareFinish = 3
+)
+
+// finish is deferred by carry: it also meets work that panicked or ended its
+// goroutine.
+func (d *desk) finish(final context.Context, r *run) {
+	if !r.returned {
+		crash := "the work ended its goroutine"
+		if p := recover(); p != nil {
+			crash = fmt.Sprintf("panic: %v", p)
+		}
+		d.log.Error("a run crashed", "job", r.key.job, "run", r.key.run, "shard", r.key.shard,
+			"err", crash, "stack", string(debug.Stack()))
+		r.outcome = runner.Outcome{State: state.StateFailed, Error: crash, Started: r.outcome.Started, Ended: time.Now()}
+	}
+	d.mu.Lock()
+	d.release(r)
+	d.mu.Unlock()
+
+	f := r.end()
+	status := d.record(final, r, &f)
+	n := ending{step: workerv1.Progress_STEP_FINISHED, lateness: r.lateness, closed: r.plan.closed}
+	if status == state.TokenStored {
+		n.state = f.Attempt.State
+		if !f.Retry.IsZero() {
+			n.state = state.StateWaiting
+		}
+		d.metrics.finished[n.state].Inc()
+	} else {
+		d.metrics.unstored.Inc()
+	}
+	if d.log.IsDebug() {
+		d.log.Debug("run ended", "job", r.key.job, "run", r.key.run, "shard", r.key.shard, "attempt", r.key.attempt,
+			"state", n.state, "lateness", r.lateness, "err", r.outcome.Error)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.conclude(r.entry, n)
+}
+
+// end is what the store shall know of the run's end.
+func (r *run) end() state.Finish {
+	o := &r.outcome
+	if o.Ended.IsZero() {
+		o.Ended = time.Now()
+	}
+	if o.State == state.StateNone || state.CheckTransition(state.StateRunning, o.State) != nil {
+		o.State, o.Error = state.StateFailed, fmt.Sprintf("the work ended as %s: %s", o.State, o.Error)
+	}
+	f := state.Finish{
+		Live: r.live,
+		Attempt: state.Attempt{
+			Number:   int(r.key.attempt),
+			Node:     r.live.Owner.Node,
+			Token:    r.live.Token,
+			Term:     r.live.Term,
+			Claimed:  r.live.Claimed,
+			Ended:    o.Ended.UTC(),
+			State:    o.State,
+			ExitCode: o.ExitCode,
+			HasCode:  o.HasCode,
+			Error:    clip(o.Error),
+		},
+		Reason: r.reason,
+	}
+	if r.begun && !o.Started.IsZero() {
+		f.Attempt.Started = o.Started.UTC()
+	}
+	if o.State == state.StateInterrupted && (!r.begun || !r.live.AtMostOnce) {
+		// It may start anew elsewhere, and at once.
+		f.Retry = time.Now().UTC()
+	}
+	if r.out != nil {
+		if err := errors.Join(r.out.Close(), o.OutputErr); err != nil {
+			r.desk.log.Warn("output of a run is not complete", "job", r.key.job, "run", r.key.run, "shard", r.key.shard, "err", err)
+		}
+		f.Tail, f.OutputBytes = r.out.Tail(), r.out.Bytes()
+	}
+	return f
+}
+
+// record has the end of a run stored. It asks until there is an answer, or until
+// ctx ends; then the answer is 0.
+func (d *desk) record(ctx context.Context, r *run, f *state.Finish) state.TokenStatus {
+	for tries := 0; ; tries++ {
+		status, err := d.tell(ctx, f)
+		if err == nil {
+			return status
+		}
+		if ctx.Err() != nil {
+			d.log.Warn("the end of a run is given up with the registration", "job", r.key.job, "run", r.key.run,
+				"shard", r.key.shard, "state", f.Attempt.State, "err", err)
+			return 0
+		}
+		if tries == 0 {
+			d.log.Warn("the end of a run is not stored, trying on", "job", r.key.job, "run", r.key.run,
+				"shard", r.key.shard, "err", err)
+		}
+		if tries+1 == bareFinish {
+			f.Tail = nil
+		}
+		if !sleep(ctx, jittered(min(minUnstored<<min(tries, 10), maxUnstored))) {
+			continue // once more, for the error's sake
+		}
+	}
+}
+
+func (d *desk) tell(ctx context.Context, f *state.Finish) (status state.TokenStatus, err error) {
+	defer caught(&err)
+	return d.journal.Finish(ctx, *f)
+}
+
+// caught is deferred: it makes a panic an error.
+func caught(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+	}
+}
+
+// jittered is a random time from half of d to d.
+func jittered(d time.Duration) time.Duration {
+	return d/2 + rand.N(d/2+1)
+}
+
+// clip makes text fit a record.
+func clip(text string) string {
+	if len(text) > state.MaxErrorBytes {
+		text = text[:state.MaxErrorBytes]
+	}
+	return strings.ToValidUTF8(text, "")
+}

@@ -1,0 +1,73 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/leaderd/leaderd/executor/runner"
+	"github.com/leaderd/leaderd/state"
+)
+
+var (
+	// ErrNotRegistered is what a Registry's KeepAlive wraps when the registration
+	// is gone for good.
+	ErrNotRegistered = errors.New("registration is gone")
+	// ErrFenced is the cause with which the context of a registration ends when
+	// it is over, or can no longer be trusted.
+	ErrFenced = runner.ErrFenced
+	// ErrStuck: work did not end when it was killed. The process must exit.
+	ErrStuck = errors.New("work did not end")
+)
+
+// Registry keeps a node's registration. Its methods block, and return soon
+// after their context ended.
+type Registry interface {
+	// Register makes the node's key anew under a lease of ttl, or of a longer
+	// one that the store grants.
+	Register(ctx context.Context, n state.Node, ttl time.Duration) (state.Registration, error)
+	// KeepAlive renews the lease once and answers its TTL. An error that wraps
+	// ErrNotRegistered is final; after any other the registration may stand.
+	KeepAlive(ctx context.Context, reg state.Registration) (time.Duration, error)
+	// Deregister ends the registration. One that is gone is no error.
+	Deregister(ctx context.Context, reg state.Registration) error
+}
+
+// Journal makes starts and ends real, besides keeping the registration. Claim
+// and Finish retry passing failures until their context ends, are idempotent,
+// and are safe for concurrent use. After an error the outcome may be unknown,
+// and the executor asks again.
+type Journal interface {
+	Registry
+	// Claim: see state.Claim. Where the status is Claimed, the result has the
+	// whole record, with its token.
+	Claim(ctx context.Context, c state.Claim) (state.ClaimResult, error)
+	// Finish: see state.Finish.
+	Finish(ctx context.Context, f state.Finish) (state.TokenStatus, error)
+}
+
+// Leader is who leads. Where Address is empty nobody does, or nobody knows who.
+type Leader struct {
+	Name    string
+	Address string
+	Term    int64
+}
+
+// Leaders follows who leads. What it knows may be late.
+type Leaders interface {
+	// Follow is the leader as last known, with a channel that is closed when that
+	// has changed. It does not block; changes between two calls are seen as one.
+	Follow() (Leader, <-chan struct{})
+}
+
+// Runner does the work of an attempt. *runner.Runner is one; see its Run.
+type Runner interface {
+	Run(ctx context.Context, t runner.Task, out io.Writer) runner.Outcome
+}
+
+// Dial makes a client connection to a leader's address. It need not wait for
+// the connection to stand. The executor closes it.
+type Dial func(address string) (*grpc.ClientConn, error)

@@ -1,0 +1,71 @@
+package executor
+
+import (
+	"time"
+
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
+	"github.com/leaderd/leaderd/state"
+)
+
+// ending is what became of an entry that is over.
+type ending struct {
+	step     workerv1.Progress_Step
+	state    state.RunState
+	lateness time.Duration
+	closed   int64 // of the plan that was claimed
+	at       int64
+}
+
+// answers tells whether a plan of the same attempt is answered by the ending. A
+// slot in the closed part of the timeline is decided until a leader catches it
+// up, which it says by another revision.
+func (n *ending) answers(p *plan) bool {
+	return n.step == workerv1.Progress_STEP_FINISHED || n.closed == p.closed
+}
+
+// conclude puts an entry into the memory and reports it.
+func (d *desk) conclude(e *entry, n ending) {
+	n.at = wall()
+	e.place, e.ended = over, n
+	d.past.push(e)
+	d.reportEnd(e)
+}
+
+// forget drops what has been over for long, and the oldest where that is much.
+func (d *desk) forget(now int64) {
+	for d.past.len() > 0 {
+		e := d.past.first()
+		if age := now - e.ended.at; d.past.len() <= maxPast && age >= 0 && age < remember {
+			return
+		}
+		d.past.pop()
+		if d.entries[e.key] == e {
+			delete(d.entries, e.key)
+		}
+	}
+}
+
+// report tells the leader of a step, if it is its plan.
+func (d *desk) report(e *entry, step workerv1.Progress_Step) {
+	s := e.plan.spec.session
+	if s == nil || s != d.session {
+		return
+	}
+	s.reports.add(progress{
+		ref: e.plan.spec.ref, due: e.plan.due, run: string(e.plan.run), shard: e.key.shard, step: step,
+	})
+}
+
+func (d *desk) reportEnd(e *entry) {
+	s := e.plan.spec.session
+	if s == nil || s != d.session {
+		return
+	}
+	p := progress{
+		ref: e.plan.spec.ref, due: e.plan.due, run: string(e.plan.run), shard: e.key.shard, step: e.ended.step,
+	}
+	if p.step == workerv1.Progress_STEP_FINISHED {
+		p.lateness, p.state = e.ended.lateness, uint32(e.ended.state)
+	}
+	s.reports.add(p)
+}

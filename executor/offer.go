@@ -1,0 +1,115 @@
+package executor
+
+import (
+	"fmt"
+
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
+)
+
+// take adds a plan's entries, and answers from memory those that need no claim.
+func (d *desk) take(s *session, entries []*workerv1.Entry) error {
+	for len(entries) > 0 {
+		n := min(len(entries), offerPart)
+		d.mu.Lock()
+		now := wall()
+		for _, p := range entries[:n] {
+			sp := s.specs[p.GetRef()]
+			if sp == nil {
+				d.mu.Unlock()
+				return fmt.Errorf("plan refers to spec %d, which the session does not have", p.GetRef())
+			}
+			pl, k, err := newPlan(sp, p)
+			if err != nil {
+				d.mu.Unlock()
+				return err
+			}
+			d.offer(k, pl, now)
+		}
+		d.mu.Unlock()
+		entries = entries[n:]
+	}
+	signal(d.wake)
+	return nil
+}
+
+// offer adds an entry, or brings the one that is here up to date.
+func (d *desk) offer(k key, pl plan, now int64) {
+	if d.closed {
+		return
+	}
+	e := d.entries[k]
+	if e != nil && e.place == over {
+		if e.ended.answers(&pl) {
+			e.plan = pl
+			d.reportEnd(e)
+			return
+		}
+		e = nil // the fifo's one stays void
+	}
+	if e == nil {
+		e = &entry{key: k, plan: pl, until: pl.until(k.attempt, now)}
+		if now > e.until {
+			return // the leader gives it its verdict
+		}
+		d.entries[k] = e
+		d.enqueue(e, ahead, pl.due)
+		return
+	}
+	e.plan, e.until = pl, pl.until(k.attempt, now)
+	switch e.place {
+	case ahead:
+		if e.at != pl.due {
+			d.unqueue(e)
+			d.enqueue(e, ahead, pl.due)
+		}
+	case full:
+		d.report(e, workerv1.Progress_STEP_BUSY)
+	case claimed:
+		d.report(e, workerv1.Progress_STEP_CLAIMED)
+	case nowhere, later, claiming, over:
+	}
+}
+
+// heldRuns answers the runs that are claimed, at most limit.
+func (d *desk) heldRuns(limit int) []*workerv1.Held {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var held []*workerv1.Held
+	for _, e := range d.entries {
+		if e.place == claimed && len(held) < limit {
+			held = append(held, &workerv1.Held{
+				Namespace: e.key.job.Namespace, Job: e.key.job.Name, Run: string(e.key.run),
+				Shard: e.key.shard, Token: e.token,
+			})
+		}
+	}
+	return held
+}
+
+// attach makes s the session that reports go to.
+func (d *desk) attach(s *session) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.session = s
+}
+
+// detach ends reporting to s. Its entries stay.
+func (d *desk) detach(s *session) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.session == s {
+		d.session = nil
+	}
+}
+
+// revoke forgets specs of a session. Their entries go when they come up.
+func (d *desk) revoke(s *session, refs []uint32) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, ref := range refs {
+		if sp := s.specs[ref]; sp != nil {
+			sp.revoked = true
+			delete(s.specs, ref)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package executor
+
+import (
+	"time"
+
+	"github.com/leaderd/leaderd/state"
+)
+
+// key tells entries apart. The run's id is always the full one, so that one
+// attempt has one key however the plan names it.
+type key struct {
+	job     state.JobID
+	run     state.RunID
+	shard   int32
+	attempt int32
+}
+
+// plan is what the leader said of an entry, last.
+type plan struct {
+	spec         *spec
+	run          state.RunID // as planned: empty for a slot's
+	due          int64       // nanoseconds since 1970
+	shards       int32
+	allowOverlap bool
+	token        int64
+	pending      int64
+	closed       int64
+}
+
+// same tells whether a claim by p relies on the same things as one by q.
+func (p *plan) same(q *plan) bool {
+	return p.spec.revision == q.spec.revision && p.token == q.token && p.pending == q.pending &&
+		p.closed == q.closed && p.allowOverlap == q.allowOverlap
+}
+
+// place is where an entry is.
+type place uint8
+
+const (
+	nowhere  place = iota
+	ahead          // in the desk's heap of that name
+	later          // in the desk's heap of that name
+	full           // in the desk's list of those that found no room
+	claiming       // a goroutine asks for its claim
+	claimed        // it is ours; a goroutine takes it to its verdict
+	over           // decided, and remembered
+)
+
+// entry is an attempt that was planned onto this executor. The desk's mutex
+// guards it.
+type entry struct {
+	key   key
+	plan  plan
+	place place
+	// at is the entry's position in its heap: in ahead when it is due, in later
+	// when it is to be claimed.
+	at int64
+	// until is when it has missed its start deadline.
+	until int64
+	// token is that of the claim, in place claimed.
+	token int64
+	// doubt is set after a claim whose outcome is unknown: it may be ours.
+	doubt    bool
+	busy     bool // told to the leader
+	refusals uint8
+
+	// of what is over
+	ended ending
+}
+
+// expired tells whether an entry of the queue is not to be claimed any more.
+func (e *entry) expired(now int64) bool {
+	return !e.doubt && (e.plan.spec.revoked || now > e.until)
+}
+
+// item is an entry's place in a heap. One whose entry has another place or
+// position by now is void.
+type item struct {
+	at int64
+	e  *entry
+}
+
+func (it item) valid(in place) bool { return it.e.place == in && it.e.at == it.at }
+
+// heap is a binary heap of items, the least at first.
+type heap []item
+
+func (h *heap) push(it item) {
+	s := append(*h, it)
+	i := len(s) - 1
+	for i > 0 {
+		up := (i - 1) / 2
+		if s[up].at <= it.at {
+			break
+		}
+		s[i] = s[up]
+		i = up
+	}
+	s[i] = it
+	*h = s
+}
+
+// pop removes the first item of a heap that is not empty.
+func (h *heap) pop() item {
+	s := *h
+	first, last := s[0], s[len(s)-1]
+	s[len(s)-1] = item{}
+	s = s[:len(s)-1]
+	*h = s
+	i := 0
+	for {
+		down := 2*i + 1
+		if down >= len(s) {
+			break
+		}
+		if down+1 < len(s) && s[down+1].at < s[down].at {
+			down++
+		}
+		if last.at <= s[down].at {
+			break
+		}
+		s[i] = s[down]
+		i = down
+	}
+	if len(s) > 0 {
+		s[i] = last
+	}
+	return first
+}
+
+// fifo is a queue on a slice.
+type fifo[T any] struct {
+	items []T
+	head  int
+}
+
+func (f *fifo[T]) len() int { return len(f.items) - f.head }
+
+func (f *fifo[T]) push(v T) { f.items = append(f.items, v) }
+
+func (f *fifo[T]) first() T { return f.items[f.head] }
+
+func (f *fifo[T]) pop() T {
+	var zero T
+	v := f.items[f.head]
+	f.items[f.head] = zero
+	f.head++
+	if f.head >= 1024 && f.head*2 >= len(f.items) {
+		n := copy(f.items, f.items[f.head:])
+		clear(f.items[n:])
+		f.items, f.head = f.items[:n], 0
+	}
+	return v
+}
+
+// dues counts entries by when they are due, in steps of a quarter of a second.
+type dues map[int64]int32
+
+func dueStep(due int64) int64 { return due / int64(250*time.Millisecond) }
+
+func (d dues) add(due int64) { d[dueStep(due)]++ }
+
+func (d dues) remove(due int64) {
+	step := dueStep(due)
+	if d[step]--; d[step] <= 0 {
+		delete(d, step)
+	}
+}
+
+// within is how many entries are due until then.
+func (d dues) within(then int64) int {
+	n, last := 0, dueStep(then)
+	for step, count := range d {
+		if step <= last {
+			n += int(count)
+		}
+	}
+	return n
+}

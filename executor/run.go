@@ -1,0 +1,245 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/leaderd/leaderd/executor/output"
+	"github.com/leaderd/leaderd/executor/runner"
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
+	"github.com/leaderd/leaderd/state"
+)
+
+const (
+	// claimWindow is for how long claims share a context, and the least time
+	// after which a claim without an answer is given up, to be asked again.
+	claimWindow = 15 * time.Second
+	minRefused  = time.Second
+	maxRefused  = 30 * time.Second
+)
+
+// run is an entry on its way from claim to verdict. It belongs to its goroutine,
+// but for released.
+type run struct {
+	desk  *desk
+	entry *entry
+	key   key
+	plan  plan
+	until int64
+	live  state.Live
+	out   *output.Writer
+
+	applied  bool // the overlap policy was asked for
+	begun    bool // the work was
+	returned bool // the work did, by itself
+	lateness time.Duration
+	outcome  runner.Outcome
+	reason   string
+
+	released bool // its part of the capacity; guarded by the desk's mutex
+}
+
+// newRun is called with the desk's mutex held.
+func newRun(d *desk, e *entry, now int64) *run {
+	return &run{desk: d, entry: e, key: e.key, plan: e.plan, until: e.until, applied: now >= e.plan.due}
+}
+
+// execute takes a run from its claim to its verdict.
+func (d *desk) execute(work, window, final context.Context, r *run) {
+	defer d.leave(r)
+	if d.claim(work, window, r) {
+		d.carry(work, final, r)
+	}
+}
+
+// claim asks for the run's claim and tells whether it is ours.
+func (d *desk) claim(work, window context.Context, r *run) bool {
+	begun := time.Now()
+	ctx := window
+	if left := time.Duration(r.until - begun.UnixNano()); left > 0 && left < 2*claimWindow {
+		// An answer after the start deadline would be of no use.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(work, left)
+		defer cancel()
+	}
+	sp := r.plan.spec
+	res, err := d.ask(ctx, state.Claim{
+		Job:         sp.job,
+		JobRevision: sp.revision,
+		Live: state.Live{
+			Job:        sp.job,
+			Run:        r.key.run,
+			Shard:      int(r.key.shard),
+			Shards:     int(r.plan.shards),
+			Generation: sp.generation,
+			State:      state.StateRunning,
+			Attempt:    int(r.key.attempt),
+			Owner:      d.owner,
+			Term:       sp.session.term,
+			Due:        time.Unix(0, r.plan.due).UTC(),
+			Claimed:    begun.UTC(),
+			AtMostOnce: sp.atMostOnce,
+		},
+		Exclusive:      sp.exclusive && !r.plan.allowOverlap,
+		Token:          r.plan.token,
+		Pending:        r.plan.pending,
+		ClosedRevision: r.plan.closed,
+		ApplyOverlap:   r.applied,
+	})
+	took := time.Since(begun)
+	d.metrics.claim.Observe(took.Seconds())
+	if err != nil && work.Err() == nil {
+		d.metrics.refused.Inc()
+		d.log.Debug("claim has no answer", "job", sp.job, "run", r.key.run, "shard", r.key.shard, "err", err)
+	}
+	r.live = res.Live
+	return d.settle(r, res.Status, err, took, work.Err() != nil)
+}
+
+// ask calls the journal; a crash in it is an error like others.
+func (d *desk) ask(ctx context.Context, c state.Claim) (res state.ClaimResult, err error) {
+	defer caught(&err)
+	return d.journal.Claim(ctx, c)
+}
+
+// settle does what follows from a claim's answer, and tells whether it is ours.
+func (d *desk) settle(r *run, status state.ClaimStatus, err error, took time.Duration, ended bool) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := wall()
+	e := r.entry
+	d.claims--
+	d.lead.end(now, took)
+	if d.starving {
+		signal(d.wake)
+	}
+	e.place = nowhere
+	if err != nil {
+		if d.closed || ended {
+			delete(d.entries, e.key)
+			return false
+		}
+		d.refused(e, now)
+		return false
+	}
+	e.doubt = e.doubt && status == state.ClaimHeld
+	switch status {
+	case state.Claimed:
+		e.place, e.token = claimed, r.live.Token
+		d.report(e, workerv1.Progress_STEP_CLAIMED)
+		return true
+	case state.ClaimLive, state.ClaimDecided, state.ClaimSkipped:
+		d.conclude(e, ending{step: workerv1.Progress_STEP_DECIDED, closed: r.plan.closed})
+	case state.ClaimHeld:
+		switch {
+		case d.closed:
+			delete(d.entries, e.key)
+		case r.applied:
+			d.refused(e, now)
+		default:
+			d.enqueue(e, later, max(e.plan.due, now))
+			signal(d.wake)
+		}
+	case state.ClaimStale:
+		if !d.closed && !e.plan.same(&r.plan) {
+			// It was planned anew while the claim was under way.
+			d.enqueue(e, later, now)
+			signal(d.wake)
+			break
+		}
+		delete(d.entries, e.key)
+		d.report(e, workerv1.Progress_STEP_STALE)
+	case state.ClaimDisowned:
+		delete(d.entries, e.key)
+		d.fence(fmt.Errorf("%w: a claim was disowned", ErrFenced))
+	default:
+		d.refused(e, now)
+	}
+	return false
+}
+
+// refused lets an entry whose claim came to nothing wait for another try.
+func (d *desk) refused(e *entry, now int64) {
+	e.doubt = true
+	if e.refusals == 0 {
+		d.report(e, workerv1.Progress_STEP_REFUSED)
+	}
+	wait := min(minRefused<<min(e.refusals, 5), maxRefused)
+	if e.refusals < 255 {
+		e.refusals++
+	}
+	d.enqueue(e, later, now+int64(jittered(wait)))
+	signal(d.wake)
+}
+
+// carry does the work of a claimed run when its slot is there, and has its end
+// stored, whatever becomes of the work.
+func (d *desk) carry(work, final context.Context, r *run) {
+	defer d.finish(final, r)
+	if await(work, r.plan.due, wall) {
+		d.perform(work, r)
+	} else {
+		r.outcome = runner.Outcome{State: state.StateInterrupted, Error: context.Cause(work).Error(), Ended: time.Now()}
+	}
+	r.returned = true
+}
+
+// await blocks until the wall clock shows due; false if ctx ended before. It
+// looks at the clock each second, so that it sees when that is set.
+func await(ctx context.Context, due int64, wall func() int64) bool {
+	left := time.Duration(due - wall())
+	if left <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(min(left, tick))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+		}
+		if left = time.Duration(due - wall()); left <= 0 {
+			return ctx.Err() == nil
+		}
+		timer.Reset(min(left, tick))
+	}
+}
+
+// perform runs the work of a run that is due.
+func (d *desk) perform(work context.Context, r *run) {
+	now := wall()
+	if now > r.until {
+		// The claim was answered, or the machine woke up, too late.
+		r.outcome = runner.Outcome{State: state.StateCancelled, Error: "the start deadline has passed", Ended: time.Now()}
+		r.reason = state.ReasonDeadline
+		return
+	}
+	r.lateness = time.Duration(max(now-r.plan.due, 0))
+	r.begun = true
+	d.metrics.starts.Inc()
+	d.metrics.lateness.Observe(r.lateness.Seconds())
+	d.metrics.running.Inc()
+	defer d.metrics.running.Dec()
+
+	t := r.plan.spec.task
+	t.Run, t.Shard, t.Shards = r.key.run, int(r.key.shard), int(r.plan.shards)
+	t.Attempt, t.Token, t.Kill = int(r.key.attempt), r.live.Token, d.kill
+	if r.plan.run == "" {
+		t.Slot = time.Unix(0, r.plan.due).UTC()
+	} else if slot, ok := r.plan.run.Slot(); ok {
+		t.Slot = slot
+	}
+	var out io.Writer
+	if d.output != nil && !t.NoOp {
+		w, err := d.output.Create(output.Key{Job: t.Job, Run: t.Run, Shard: t.Shard, Attempt: t.Attempt})
+		if err != nil {
+			d.log.Warn("output of a run is not kept", "job", t.Job, "run", t.Run, "shard", t.Shard, "err", err)
+		} else {
+			r.out, out = w, w
+		}
+	}
+	r.outcome = d.runner.Run(work, t, out)
+}

@@ -1,0 +1,91 @@
+package executor
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/leaderd/leaderd/executor/runner"
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/codec"
+)
+
+// spec is a version of a job as a session's entries refer to it. It never
+// changes, but for revoked.
+type spec struct {
+	ref     uint32
+	session *session
+
+	job        state.JobID
+	revision   int64
+	generation int64
+	exclusive  bool
+	atMostOnce bool
+	deadline   time.Duration // to start, counted from due
+	// task is what an attempt runs, but for its identity.
+	task runner.Task
+
+	// revoked entries are not to be claimed. The desk's mutex guards it.
+	revoked bool
+}
+
+func newSpec(s *session, p *workerv1.Spec) *spec {
+	js := codec.SpecFromProto(p.GetSpec()).WithDefaults()
+	job := state.JobID{Namespace: p.GetNamespace(), Name: p.GetJob()}
+	return &spec{
+		ref:        p.GetRef(),
+		session:    s,
+		job:        job,
+		revision:   p.GetJobRevision(),
+		generation: p.GetGeneration(),
+		exclusive:  js.Exclusive(),
+		atMostOnce: js.Guarantee == state.AtMostOnce,
+		deadline:   js.StartDeadline,
+		task: runner.Task{
+			Job:       job,
+			Timeout:   js.Timeout,
+			KillGrace: js.KillGrace,
+			Command:   js.Command,
+			HTTP:      js.HTTP,
+			NoOp:      js.NoOp,
+		},
+	}
+}
+
+// newPlan reads an entry, and its key.
+func newPlan(sp *spec, p *workerv1.Entry) (plan, key, error) {
+	due := p.GetDue()
+	if due < 0 || due > math.MaxInt64/int64(time.Microsecond)-int64(state.MaxStartDeadline) || p.GetShard() < 0 || p.GetAttempt() < 0 {
+		return plan{}, key{}, fmt.Errorf("entry of %s has due %d, shard %d, attempt %d", sp.job, due, p.GetShard(), p.GetAttempt())
+	}
+	pl := plan{
+		spec:         sp,
+		run:          state.RunID(p.GetRun()),
+		due:          due * int64(time.Microsecond),
+		shards:       max(p.GetShards(), 1),
+		allowOverlap: p.GetAllowOverlap(),
+		token:        p.GetToken(),
+		pending:      p.GetPending(),
+		closed:       p.GetClosedRevision(),
+	}
+	k := key{job: sp.job, run: pl.run, shard: p.GetShard(), attempt: max(p.GetAttempt(), 1)}
+	if k.run == "" {
+		k.run = state.SlotRunID(time.UnixMicro(due))
+	}
+	return pl, k, nil
+}
+
+// until is when an entry that was planned at now has missed its start deadline.
+// A slot's counts from the slot. For all else the leader decided to start it
+// although its instant may be long past: it counts from then.
+func (p *plan) until(attempt int32, now int64) int64 {
+	from := p.due
+	if attempt > 1 || p.closed != 0 || p.pending != 0 {
+		from = max(from, now)
+	}
+	if left := math.MaxInt64 - from; left < int64(p.spec.deadline) {
+		return math.MaxInt64
+	}
+	return from + int64(p.spec.deadline)
+}

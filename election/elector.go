@@ -35,6 +35,10 @@ type Elector struct {
 // New returns an elector that uses the client, which stays the caller's and must
 // outlive Run. It registers the metrics and starts nothing. The error lists all
 // violations of the configuration.
+//
+// The client should try to reconnect at least once a second or two
+// (grpc.WithConnectParams): by grpc's default its pauses grow to two minutes, and
+// a node that comes back from a partition takes no part for so long.
 func New(client *clientv3.Client, cfg Config) (*Elector, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -74,22 +78,27 @@ func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	pause.MaxInterval = e.cfg.RetryMax
 	pause.RandomizationFactor = 0.5
 	pause.Multiplier = 2
+	failures := 0
 	for ctx.Err() == nil {
 		began := time.Now()
-		led, err := e.tenure(ctx, lead)
+		err := e.tenure(ctx, lead)
 		if errors.Is(err, ErrFatal) {
 			return err
 		}
 		if ctx.Err() != nil {
 			break
 		}
-		// A term that ends as soon as it began is no progress.
-		if led && time.Since(began) > e.cfg.RetryMax {
+		// A tenure that ends as soon as it began is no progress, be it with a term.
+		if time.Since(began) > e.cfg.RetryMax {
 			pause.Reset()
 		}
 		wait := pause.NextBackOff()
-		if err != nil {
-			e.log.Warn("campaign ended without a term, campaigning again", "err", err, "pause", wait)
+		if err == nil {
+			failures = 0
+		} else if failures++; failures == 1 {
+			e.log.Warn("campaign ended without a term, campaigning again until one is won", "err", err)
+		} else {
+			e.log.Debug("campaign ended without a term again", "err", err, "failures", failures, "pause", wait)
 		}
 		timer := time.NewTimer(wait)
 		select {

@@ -25,17 +25,18 @@ type tenure struct {
 	election *concurrency.Election
 }
 
-// tenure goes through one tenure: grant, campaign, lead, resign. It says whether
-// a term was led; the error is why none was, or wraps ErrFatal.
+// tenure goes through one tenure: grant, campaign, lead, resign. The error is why
+// no term was led, or wraps ErrFatal.
 //
-// Four contexts, each of which ends with the one before it:
+// Three contexts, each of which ends with the one before it:
 //
-//	life      all of the tenure, its clean-up too
-//	held      until the hold on the lease is lost or given up
-//	work      until, besides, Run's context ends: campaign and lead
+//	life   all of the tenure, its clean-up too
+//	held   until the hold on the lease is lost or given up
+//	work   until, besides, Run's context ends: campaign and lead
 //
-// Only work depends on Run's context, and none is the session's client's own.
-func (e *Elector) tenure(ctx context.Context, lead Lead) (led bool, err error) {
+// Only work depends on Run's context, so the lease is kept while the work stops,
+// and the session can still revoke it afterwards.
+func (e *Elector) tenure(ctx context.Context, lead Lead) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	held, cancelHeld := context.WithCancelCause(life)
@@ -46,11 +47,12 @@ func (e *Elector) tenure(ctx context.Context, lead Lead) (led bool, err error) {
 
 	lease, trust, err := e.grant(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	t := &tenure{Elector: e, trust: trust, end: end, lose: func(r Reason) {
 		trust.end()
 		cancelHeld(&LostError{Reason: r})
+		e.metrics.leader.Set(0)
 	}}
 	var watches sync.WaitGroup
 	defer watches.Wait()
@@ -58,7 +60,7 @@ func (e *Elector) tenure(ctx context.Context, lead Lead) (led bool, err error) {
 	watches.Go(func() { trust.watch(held, func() { t.lose(ReasonExpired) }) })
 
 	if err := t.open(life, held, lease); err != nil {
-		return false, err
+		return err
 	}
 	defer context.AfterFunc(t.session.Ctx(), func() { t.lose(ReasonLeaseGone) })()
 
@@ -67,10 +69,10 @@ func (e *Elector) tenure(ctx context.Context, lead Lead) (led bool, err error) {
 	abandon := context.AfterFunc(work, func() { t.bound() })
 	term, revision, err := t.campaign(work)
 	if err != nil || !abandon() {
-		return false, errors.Join(err, t.close(life, false))
+		return errors.Join(err, t.close(life, false))
 	}
 	watches.Go(func() { t.guard(held, term, revision) })
-	return true, t.lead(life, work, term, lead)
+	return t.lead(life, work, term, lead)
 }
 
 // grant gets a lease. Its trust counts from the request's start, as all do.

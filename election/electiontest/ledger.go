@@ -1,6 +1,7 @@
 package electiontest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -75,7 +76,7 @@ func (l *Ledger) Spans() []Span {
 	for _, s := range l.spans {
 		out = append(out, *s)
 	}
-	slices.SortFunc(out, func(a, b Span) int { return int(a.Term - b.Term) })
+	slices.SortFunc(out, func(a, b Span) int { return cmp.Compare(a.Term, b.Term) })
 	return out
 }
 

@@ -153,7 +153,9 @@ func TestMembersOfEtcdDie(t *testing.T) {
 	}
 	killed := etcd.AwaitLeader(within(t))
 	require.NotEqual(t, a.Node, killed)
+	started := time.Now()
 	etcd.Kill(killed)
+	t.Logf("etcd's leader killed within %s", time.Since(started))
 	elected := time.Now()
 	etcd.AwaitLeader(within(t))
 	require.Eventually(t, func() bool { return ns.Node(a.Node).Elector.Heartbeat().After(elected) },
@@ -161,9 +163,12 @@ func TestMembersOfEtcdDie(t *testing.T) {
 	requireHeld(t, etcd.Client(), a.Term)
 	require.True(t, a.Term.Trusted(time.Now()))
 
+	t.Logf("lease alive under the new leader after %s", time.Since(elected))
 	etcd.Restart(killed)
+	died := time.Now()
 	etcd.Kill(a.Node)
 	next := ns.AwaitTerm(a.Term.Number)
+	t.Logf("failover, with etcd's leader lost too, within %s", time.Since(died))
 	require.NotEqual(t, a.Node, next.Node)
 	require.Equal(t, election.ReasonExpired, lostBecause(t, ns.AwaitEnd(a.Term.Number)))
 	requireHeld(t, etcd.Client(), next.Term)

@@ -1,0 +1,258 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/store"
+)
+
+const (
+	// ActorMetadata is the key of the metadata that names who asks.
+	ActorMetadata = "leaderd-actor"
+	// Anonymous is who asks if nothing says.
+	Anonymous = "anonymous"
+)
+
+type jobService struct {
+	leaderdv1.UnimplementedJobServiceServer
+	cfg *Config
+}
+
+// fail answers an error about a job.
+func (s *jobService) fail(ctx context.Context, kind callKind, name string, err error) error {
+	return failOf(ctx, s.cfg.Logger, kind, leaderdv1.ErrorReason_ERROR_REASON_JOB_NOT_FOUND, name, err)
+}
+
+// GetJob implements leaderdv1.JobServiceServer.
+func (s *jobService) GetJob(ctx context.Context, req *leaderdv1.GetJobRequest) (*leaderdv1.GetJobResponse, error) {
+	var v state.Violations
+	id := parseJobName(&v, "name", req.GetName())
+	if err := refuse(v); err != nil {
+		return nil, err
+	}
+	entry, err := s.cfg.Reader.GetJob(ctx, id)
+	if err != nil {
+		return nil, s.fail(ctx, reads, req.GetName(), err)
+	}
+	return &leaderdv1.GetJobResponse{Job: jobOf(&entry, time.Now())}, nil
+}
+
+// ListJobs implements leaderdv1.JobServiceServer.
+func (s *jobService) ListJobs(ctx context.Context, req *leaderdv1.ListJobsRequest) (*leaderdv1.ListJobsResponse, error) {
+	var v state.Violations
+	l := store.ListJobs{
+		Namespace: parseNamespaceParent(&v, req.GetParent()),
+		Limit:     pageSize(&v, req.GetPageSize()),
+	}
+	scope := "jobs of " + req.GetParent()
+	if parts := parsePageToken(&v, scope, req.GetPageToken(), 2); parts != nil {
+		l.After = state.JobID{Namespace: parts[0], Name: parts[1]}
+	}
+	if err := refuse(v); err != nil {
+		return nil, err
+	}
+	page, err := s.cfg.Lister.ListJobs(ctx, l)
+	if err != nil {
+		return nil, s.fail(ctx, reads, req.GetParent(), err)
+	}
+	res, now := &leaderdv1.ListJobsResponse{}, time.Now()
+	for i := range page.Jobs {
+		res.Jobs = append(res.Jobs, jobOf(&page.Jobs[i], now))
+	}
+	if page.More && len(page.Jobs) > 0 {
+		last := page.Jobs[len(page.Jobs)-1].Job.ID
+		res.NextPageToken = pageToken(scope, last.Namespace, last.Name)
+	}
+	return res, nil
+}
+
+// UpdateJob implements leaderdv1.JobServiceServer.
+func (s *jobService) UpdateJob(ctx context.Context, req *leaderdv1.UpdateJobRequest) (*leaderdv1.UpdateJobResponse, error) {
+	var v state.Violations
+	job := req.GetJob()
+	p := store.PutJob{
+		ID:           parseJobName(&v, "name", job.GetName()),
+		Spec:         job.GetSpec(),
+		Revision:     parseEtag(&v, job.GetEtag()),
+		AllowMissing: req.GetAllowMissing(),
+		Actor:        actorOf(ctx, &v),
+		Reason:       req.GetReason(),
+		DryRun:       req.GetValidateOnly(),
+	}
+	checkSpec(&v, p.Spec)
+	for _, path := range req.GetUpdateMask().GetPaths() {
+		if path != "spec" {
+			v.Add("updateMask", "%q cannot be updated; only \"spec\" can", clip(path))
+		}
+	}
+	checkReason(&v, p.Reason)
+	if err := refuse(v); err != nil {
+		return nil, err
+	}
+	p.Now = time.Now()
+	res, err := s.cfg.Putter.PutJob(ctx, p)
+	if err != nil {
+		return nil, s.fail(ctx, writes, job.GetName(), err)
+	}
+	result := leaderdv1.UpdateJobResponse_RESULT_UNCHANGED
+	switch res.Change {
+	case state.ChangeCreate:
+		result = leaderdv1.UpdateJobResponse_RESULT_CREATED
+	case state.ChangeUpdate:
+		result = leaderdv1.UpdateJobResponse_RESULT_UPDATED
+	case state.ChangePause, state.ChangeResume, state.ChangeDelete:
+	}
+	return &leaderdv1.UpdateJobResponse{Job: jobOf(&res.Entry, p.Now), Result: result}, nil
+}
+
+// changeRequest is what the requests to pause, resume and delete a job have in
+// common.
+type changeRequest interface {
+	GetName() string
+	GetEtag() string
+	GetReason() string
+}
+
+func changeOf(ctx context.Context, req changeRequest) (store.ChangeJob, error) {
+	var v state.Violations
+	c := store.ChangeJob{
+		ID:       parseJobName(&v, "name", req.GetName()),
+		Revision: parseEtag(&v, req.GetEtag()),
+		Actor:    actorOf(ctx, &v),
+		Reason:   req.GetReason(),
+		Now:      time.Now(),
+	}
+	checkReason(&v, c.Reason)
+	return c, refuse(v)
+}
+
+// DeleteJob implements leaderdv1.JobServiceServer.
+func (s *jobService) DeleteJob(ctx context.Context, req *leaderdv1.DeleteJobRequest) (*emptypb.Empty, error) {
+	c, err := changeOf(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.cfg.Putter.DeleteJob(ctx, c); err != nil {
+		return nil, s.fail(ctx, writes, req.GetName(), err)
+	}
+	return &emptypb.Empty{}, nil
+}
+
+// PauseJob implements leaderdv1.JobServiceServer.
+func (s *jobService) PauseJob(ctx context.Context, req *leaderdv1.PauseJobRequest) (*leaderdv1.PauseJobResponse, error) {
+	c, err := changeOf(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	entry, _, err := s.cfg.Pauser.PauseJob(ctx, c)
+	if err != nil {
+		return nil, s.fail(ctx, writes, req.GetName(), err)
+	}
+	return &leaderdv1.PauseJobResponse{Job: jobOf(&entry, c.Now)}, nil
+}
+
+// ResumeJob implements leaderdv1.JobServiceServer.
+func (s *jobService) ResumeJob(ctx context.Context, req *leaderdv1.ResumeJobRequest) (*leaderdv1.ResumeJobResponse, error) {
+	c, err := changeOf(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	entry, _, err := s.cfg.Pauser.ResumeJob(ctx, c)
+	if err != nil {
+		return nil, s.fail(ctx, writes, req.GetName(), err)
+	}
+	return &leaderdv1.ResumeJobResponse{Job: jobOf(&entry, c.Now)}, nil
+}
+
+// TriggerJob implements leaderdv1.JobServiceServer.
+func (s *jobService) TriggerJob(ctx context.Context, req *leaderdv1.TriggerJobRequest) (*leaderdv1.TriggerJobResponse, error) {
+	var v state.Violations
+	p := state.Pending{
+		Job:          parseJobName(&v, "name", req.GetName()),
+		Actor:        actorOf(ctx, &v),
+		Reason:       req.GetReason(),
+		AllowOverlap: req.GetAllowOverlap(),
+	}
+	checkReason(&v, p.Reason)
+	if err := refuse(v); err != nil {
+		return nil, err
+	}
+	var err error
+	for range 3 {
+		p.Requested = time.Now()
+		p.Run = state.TriggerRunID(p.Requested, rand.Uint32()) //nolint:gosec // tells ids apart, guards nothing
+		if _, err = s.cfg.Triggerer.PutPending(ctx, p); !errors.Is(err, store.ErrExists) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, s.fail(ctx, writes, req.GetName(), err)
+	}
+	return &leaderdv1.TriggerJobResponse{Run: runName(p.Job, p.Run)}, nil
+}
+
+// actorOf is who asks.
+func actorOf(ctx context.Context, v *state.Violations) string {
+	values := metadata.ValueFromIncomingContext(ctx, ActorMetadata)
+	if len(values) == 0 || values[0] == "" {
+		return Anonymous
+	}
+	actor := values[0]
+	unprintable := strings.ContainsFunc(actor, func(r rune) bool { return r < 0x20 || r == 0x7f || r == '\uFFFD' })
+	if len(values) > 1 || len(actor) > state.MaxNameBytes || unprintable {
+		v.Add("metadata."+ActorMetadata, "must be one printable text of at most %d bytes", state.MaxNameBytes)
+	}
+	return actor
+}
+
+func checkReason(v *state.Violations, reason string) {
+	if why := state.CheckReason(reason); why != "" {
+		v.Add("reason", "%s", why)
+	}
+}
+
+// jobOf is a stored job as it is answered at now.
+func jobOf(e *store.JobEntry, now time.Time) *leaderdv1.Job {
+	job := &e.Job
+	res := &leaderdv1.Job{Name: jobName(job.ID)}
+	if job.Revision != 0 {
+		res.Etag = etagOf(job.Revision)
+	}
+	schedules, bad := quarantine(job, e.Broken)
+	if bad != nil {
+		res.Quarantine = bad.Error()
+	}
+	if e.Message == nil {
+		return res
+	}
+	res.Spec = e.Message.GetSpec()
+	res.Paused = job.Paused
+	res.PauseReason = job.PauseReason
+	res.Uid = job.UID
+	res.Generation = job.Generation
+	res.CreateTime = timeOf(job.Created)
+	res.UpdateTime = timeOf(job.Updated)
+	res.UpdatedBy = job.UpdatedBy
+	if bad == nil && !job.Paused {
+		res.NextSlot = timeOf(nextSlot(job, schedules, now))
+	}
+	return res
+}
+
+// timeOf leaves the zero time out.
+func timeOf(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}

@@ -1,0 +1,173 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/store"
+)
+
+type runService struct {
+	leaderdv1.UnimplementedRunServiceServer
+	cfg *Config
+}
+
+func (s *runService) fail(ctx context.Context, name string, err error) error {
+	return failOf(ctx, s.cfg.Logger, reads, leaderdv1.ErrorReason_ERROR_REASON_RUN_NOT_FOUND, name, err)
+}
+
+// GetRun implements leaderdv1.RunServiceServer.
+func (s *runService) GetRun(ctx context.Context, req *leaderdv1.GetRunRequest) (*leaderdv1.GetRunResponse, error) {
+	var v state.Violations
+	id, run := parseRunName(&v, "name", req.GetName())
+	if err := refuse(v); err != nil {
+		return nil, err
+	}
+	entry, err := s.cfg.Runs.GetRun(ctx, id, run)
+	if err != nil {
+		return nil, s.fail(ctx, req.GetName(), err)
+	}
+	return &leaderdv1.GetRunResponse{Run: runOf(&entry)}, nil
+}
+
+// ListRuns implements leaderdv1.RunServiceServer.
+func (s *runService) ListRuns(ctx context.Context, req *leaderdv1.ListRunsRequest) (*leaderdv1.ListRunsResponse, error) {
+	var v state.Violations
+	l := store.ListRuns{Limit: pageSize(&v, req.GetPageSize())}
+	l.Namespace, l.Job = parseJobParent(&v, req.GetParent())
+	scope := "runs of " + req.GetParent()
+	if parts := parsePageToken(&v, scope, req.GetPageToken(), 3); parts != nil {
+		l.AfterJob = state.JobID{Namespace: parts[0], Name: parts[1]}
+		l.AfterRun = state.RunID(parts[2])
+		// A token is no proof: it must not lead out of the parent.
+		if l.Namespace != "" && l.Namespace != parts[0] || l.Job != "" && l.Job != parts[1] || parts[2] == "" {
+			v.Add("pageToken", "is no page token of this parent")
+		}
+	}
+	if err := refuse(v); err != nil {
+		return nil, err
+	}
+	page, err := s.cfg.Runs.ListRuns(ctx, l)
+	if err != nil {
+		return nil, s.fail(ctx, req.GetParent(), err)
+	}
+	res := &leaderdv1.ListRunsResponse{}
+	for i := range page.Runs {
+		res.Runs = append(res.Runs, runOf(&page.Runs[i]))
+	}
+	if page.More && len(page.Runs) > 0 {
+		last := &page.Runs[len(page.Runs)-1]
+		res.NextPageToken = pageToken(scope, last.Job.Namespace, last.Job.Name, string(last.Run))
+	}
+	return res, nil
+}
+
+// runOf is a stored run as it is answered. One that cannot be read has no state
+// but says so in its detail.
+func runOf(e *store.RunEntry) *leaderdv1.Run {
+	res := &leaderdv1.Run{Name: runName(e.Job, e.Run), SlotCount: 1}
+	switch {
+	case e.Broken != nil:
+		res.Detail = "its stored record cannot be read"
+	case e.Record != nil:
+		ofRecord(res, e.Record)
+	case len(e.Live) > 0:
+		ofLive(res, e.Live)
+	case e.Pending != nil:
+		res.State = leaderdv1.Run_STATE_PENDING
+		res.DueTime = timeOf(e.Pending.Requested)
+	}
+	return res
+}
+
+func ofRecord(res *leaderdv1.Run, rec *state.Record) {
+	res.State = runStateOf(rec.State)
+	res.Reason = rec.Reason
+	res.Detail = rec.Detail
+	res.DueTime = timeOf(rec.Due)
+	res.UntilTime = timeOf(rec.Until)
+	res.SlotCount = max(1, rec.Count)
+	res.JobGeneration = rec.Generation
+	res.OutputTail = rec.Tail
+	res.OutputBytes = rec.OutputBytes
+	res.Attempts = appendAttempts(nil, rec.Attempts)
+}
+
+// ofLive sums the shards of a run up: it is running while one of them is.
+func ofLive(res *leaderdv1.Run, shards []state.Live) {
+	res.State = leaderdv1.Run_STATE_WAITING
+	res.DueTime = timeOf(shards[0].Due)
+	res.JobGeneration = shards[0].Generation
+	var next time.Time
+	for i := range shards {
+		l := &shards[i]
+		res.Attempts = appendAttempts(res.Attempts, l.Attempts)
+		if l.State != state.StateRunning {
+			if next.IsZero() || l.NextTry.Before(next) {
+				next = l.NextTry
+			}
+			continue
+		}
+		res.State = leaderdv1.Run_STATE_RUNNING
+		res.Attempts = append(res.Attempts, &leaderdv1.Attempt{
+			Number:    int32(l.Attempt), //nolint:gosec // bounded by the spec
+			Node:      l.Owner.Node,
+			Token:     l.Token,
+			Term:      l.Term,
+			ClaimTime: timeOf(l.Claimed),
+			State:     leaderdv1.Run_STATE_RUNNING,
+		})
+	}
+	if res.State == leaderdv1.Run_STATE_WAITING {
+		res.NextAttemptTime = timeOf(next)
+	}
+}
+
+func appendAttempts(to []*leaderdv1.Attempt, attempts []state.Attempt) []*leaderdv1.Attempt {
+	for i := range attempts {
+		a := &attempts[i]
+		res := &leaderdv1.Attempt{
+			Number:    int32(a.Number), //nolint:gosec // bounded by the spec
+			Node:      a.Node,
+			Token:     a.Token,
+			Term:      a.Term,
+			ClaimTime: timeOf(a.Claimed),
+			StartTime: timeOf(a.Started),
+			EndTime:   timeOf(a.Ended),
+			State:     runStateOf(a.State),
+			Error:     a.Error,
+		}
+		if a.HasCode {
+			code := int32(a.ExitCode) //nolint:gosec // an exit code or status
+			res.ExitCode = &code
+		}
+		to = append(to, res)
+	}
+	return to
+}
+
+// runStates are the API's names of the states; a test holds them to the
+// domain's.
+var runStates = [...]leaderdv1.Run_State{
+	state.StatePending:     leaderdv1.Run_STATE_PENDING,
+	state.StateRunning:     leaderdv1.Run_STATE_RUNNING,
+	state.StateWaiting:     leaderdv1.Run_STATE_WAITING,
+	state.StateSucceeded:   leaderdv1.Run_STATE_SUCCEEDED,
+	state.StateFailed:      leaderdv1.Run_STATE_FAILED,
+	state.StateTimedOut:    leaderdv1.Run_STATE_TIMED_OUT,
+	state.StateCancelled:   leaderdv1.Run_STATE_CANCELLED,
+	state.StateInterrupted: leaderdv1.Run_STATE_INTERRUPTED,
+	state.StateLost:        leaderdv1.Run_STATE_LOST,
+	state.StateSkipped:     leaderdv1.Run_STATE_SKIPPED,
+	state.StateMissed:      leaderdv1.Run_STATE_MISSED,
+}
+
+// runStateOf is unspecified for a state that a later version stored.
+func runStateOf(s state.RunState) leaderdv1.Run_State {
+	if int(s) < len(runStates) {
+		return runStates[s]
+	}
+	return leaderdv1.Run_STATE_UNSPECIFIED
+}

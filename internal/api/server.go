@@ -1,0 +1,162 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/store"
+)
+
+// JobReader reads one job linearizably. *store.Store is one.
+type JobReader interface {
+	GetJob(ctx context.Context, id state.JobID) (store.JobEntry, error)
+}
+
+// JobLister answers pages of jobs that show every change committed before the
+// call. *store.JobsCache and *store.Store are such.
+type JobLister interface {
+	ListJobs(ctx context.Context, l store.ListJobs) (store.JobPage, error)
+}
+
+// JobPutter creates and replaces jobs, and deletes them. *store.Store is one.
+type JobPutter interface {
+	PutJob(ctx context.Context, p store.PutJob) (store.PutJobResult, error)
+	DeleteJob(ctx context.Context, c store.ChangeJob) error
+}
+
+// JobPauser pauses and resumes jobs. *store.Store is one.
+type JobPauser interface {
+	PauseJob(ctx context.Context, c store.ChangeJob) (store.JobEntry, bool, error)
+	ResumeJob(ctx context.Context, c store.ChangeJob) (store.JobEntry, bool, error)
+}
+
+// Triggerer makes the wish for a run durable. *store.Store is one.
+type Triggerer interface {
+	PutPending(ctx context.Context, p state.Pending) (state.Pending, error)
+}
+
+// RunReader reads runs, live and past. *store.Store is one.
+type RunReader interface {
+	GetRun(ctx context.Context, id state.JobID, run state.RunID) (store.RunEntry, error)
+	ListRuns(ctx context.Context, l store.ListRuns) (store.RunPage, error)
+}
+
+// WatermarkReader reads the watermark; its Revision is 0 before the first.
+// *store.Store is one.
+type WatermarkReader interface {
+	GetWatermark(ctx context.Context) (state.Watermark, error)
+}
+
+// Leadership tells who leads, as this node sees it; the node is empty and the
+// term 0 while nobody does.
+type Leadership interface {
+	Leader() (node string, term int64)
+}
+
+// NodeLister tells the registered nodes in order of name. *store.NodesCache is
+// one.
+type NodeLister interface {
+	Nodes() []state.Node
+}
+
+// JobCounter tells how many jobs are stored and how many of them are broken.
+// *Tally is one.
+type JobCounter interface {
+	Counts() (jobs, quarantined int64)
+}
+
+// Lateness is how long after their slots runs started.
+type Lateness struct {
+	Starts        int64
+	P50, P99, Max time.Duration
+}
+
+// LatenessReader tells the lateness of starts in the newest minute; ok is false
+// where nothing started or nobody knows.
+type LatenessReader interface {
+	Lateness() (l Lateness, ok bool)
+}
+
+// Config has what the services answer from. All fields but Lateness and Logger
+// are required.
+type Config struct {
+	// Node is the name of the answering node.
+	Node string
+
+	Reader     JobReader
+	Lister     JobLister
+	Putter     JobPutter
+	Pauser     JobPauser
+	Triggerer  Triggerer
+	Runs       RunReader
+	Watermark  WatermarkReader
+	Leadership Leadership
+	Nodes      NodeLister
+	Jobs       JobCounter
+	// Lateness is left out of answers where this is nil.
+	Lateness LatenessReader
+	// Logger gets what the driver of the store says. Default: none.
+	Logger hclog.Logger
+}
+
+// Validate answers all violations.
+func (c *Config) Validate() error {
+	var errs []error
+	for _, f := range []struct {
+		name  string
+		unset bool
+	}{
+		{"Node", c.Node == ""},
+		{"Reader", c.Reader == nil},
+		{"Lister", c.Lister == nil},
+		{"Putter", c.Putter == nil},
+		{"Pauser", c.Pauser == nil},
+		{"Triggerer", c.Triggerer == nil},
+		{"Runs", c.Runs == nil},
+		{"Watermark", c.Watermark == nil},
+		{"Leadership", c.Leadership == nil},
+		{"Nodes", c.Nodes == nil},
+		{"Jobs", c.Jobs == nil},
+	} {
+		if f.unset {
+			errs = append(errs, fmt.Errorf("%s: is required", f.name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Server is the three services. It starts nothing and keeps no state.
+type Server struct {
+	jobs    *jobService
+	runs    *runService
+	cluster *clusterService
+}
+
+// New makes a Server.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
+	return &Server{
+		jobs:    &jobService{cfg: &cfg},
+		runs:    &runService{cfg: &cfg},
+		cluster: &clusterService{cfg: &cfg},
+	}, nil
+}
+
+// Register makes r serve the services. Call it before r serves.
+func (s *Server) Register(r grpc.ServiceRegistrar) {
+	leaderdv1.RegisterJobServiceServer(r, s.jobs)
+	leaderdv1.RegisterRunServiceServer(r, s.runs)
+	leaderdv1.RegisterClusterServiceServer(r, s.cluster)
+}

@@ -1,0 +1,195 @@
+package api
+
+import (
+	"context"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/kv"
+	"github.com/leaderd/leaderd/state/memkv"
+	"github.com/leaderd/leaderd/state/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const billing = "namespaces/default/jobs/billing"
+
+// served is the API over a real gRPC connection and a store in memory.
+type served struct {
+	db      kv.KV
+	store   *store.Store
+	tally   *Tally
+	jobs    leaderdv1.JobServiceClient
+	runs    leaderdv1.RunServiceClient
+	cluster leaderdv1.ClusterServiceClient
+}
+
+type leadership struct{}
+
+func (leadership) Leader() (string, int64) { return "n1", 7 }
+
+type lateness struct{}
+
+func (lateness) Lateness() (Lateness, bool) {
+	return Lateness{Starts: 3, P50: time.Millisecond, P99: time.Second, Max: time.Minute}, true
+}
+
+// serve serves the API from db, which wrap may make faulty.
+func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
+	t.Helper()
+	mem := memkv.New()
+	var db kv.KV = mem
+	if wrap != nil {
+		db = wrap(mem)
+	}
+	st, err := store.New(db, store.Config{})
+	require.NoError(t, err)
+	cache, nodes := st.JobsCache(), st.NodesCache()
+	s := &served{db: mem, store: st, tally: NewTally(cache, st)}
+	server, err := New(Config{
+		Node: "n1", Reader: st, Lister: cache, Putter: st, Pauser: st, Triggerer: st, Runs: st, Watermark: st,
+		Leadership: leadership{}, Nodes: nodes, Jobs: s.tally, Lateness: lateness{},
+	})
+	require.NoError(t, err)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 3)
+	for _, run := range []func(context.Context) error{cache.Run, nodes.Run, s.tally.Run} {
+		go func() { done <- run(ctx) }()
+	}
+	listener := bufconn.Listen(1 << 20)
+	rpc := grpc.NewServer()
+	server.Register(rpc)
+	go func() { _ = rpc.Serve(listener) }()
+	conn, err := grpc.NewClient("passthrough:///api", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, conn.Close())
+		rpc.Stop()
+		cancel()
+		for range cap(done) {
+			require.NoError(t, <-done)
+		}
+		st.Close()
+		mem.Close()
+	})
+	s.jobs = leaderdv1.NewJobServiceClient(conn)
+	s.runs = leaderdv1.NewRunServiceClient(conn)
+	s.cluster = leaderdv1.NewClusterServiceClient(conn)
+	return s
+}
+
+func spec(schedules ...string) *leaderdv1.JobSpec {
+	return &leaderdv1.JobSpec{
+		Schedules: schedules,
+		Target:    &leaderdv1.JobSpec_Noop{Noop: &leaderdv1.NoOp{}},
+	}
+}
+
+// put creates or replaces a job.
+func (s *served) put(t *testing.T, name string, spec *leaderdv1.JobSpec) *leaderdv1.UpdateJobResponse {
+	t.Helper()
+	res, err := s.jobs.UpdateJob(t.Context(), &leaderdv1.UpdateJobRequest{
+		Job: &leaderdv1.Job{Name: name, Spec: spec}, AllowMissing: true,
+	})
+	require.NoError(t, err)
+	return res
+}
+
+// requireFailure checks an error's code and reason.
+func requireFailure(t *testing.T, err error, code codes.Code, reason leaderdv1.ErrorReason) {
+	t.Helper()
+	require.Equal(t, code, status.Code(err), "%v", err)
+	require.Equal(t, reason.String(), reasonOf(err), "%v", err)
+}
+
+func reasonOf(err error) string {
+	for _, d := range status.Convert(err).Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetDomain() == Domain {
+			return info.GetReason()
+		}
+	}
+	return ""
+}
+
+// requireBadFields checks that exactly these fields are refused.
+func requireBadFields(t *testing.T, err error, fields ...string) {
+	t.Helper()
+	requireFailure(t, err, codes.InvalidArgument, leaderdv1.ErrorReason_ERROR_REASON_BAD_FIELD)
+	var got []string
+	for _, d := range status.Convert(err).Details() {
+		if bad, ok := d.(*errdetails.BadRequest); ok {
+			for _, f := range bad.GetFieldViolations() {
+				require.NotEmpty(t, f.GetDescription())
+				got = append(got, f.GetField())
+			}
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(fields)
+	require.Equal(t, fields, got, "%v", err)
+}
+
+func TestConfigNamesWhatIsMissing(t *testing.T) {
+	_, err := New(Config{})
+	for _, field := range []string{"Node", "Reader", "Lister", "Putter", "Pauser", "Triggerer", "Runs", "Watermark", "Leadership", "Nodes", "Jobs"} {
+		require.ErrorContains(t, err, field+": is required")
+	}
+}
+
+func TestClusterStatus(t *testing.T) {
+	s := serve(t, nil)
+	ctx := t.Context()
+	for _, name := range []string{"n2", "n1"} {
+		_, err := s.store.Register(ctx, state.Node{Name: name, Control: true, Capacity: 3, Labels: map[string]string{"a": "b"}}, time.Minute)
+		require.NoError(t, err)
+	}
+	s.put(t, billing, spec("@daily"))
+	s.put(t, billing+"2", spec("@daily"))
+	spoil(t, s, "billing2")
+	status := func() *leaderdv1.GetClusterStatusResponse {
+		res, err := s.cluster.GetClusterStatus(ctx, &leaderdv1.GetClusterStatusRequest{})
+		require.NoError(t, err)
+		return res
+	}
+	require.Eventually(t, func() bool {
+		res := status()
+		return res.GetJobs() == 2 && res.GetQuarantinedJobs() == 1 && len(res.GetNodes()) == 2
+	}, 10*time.Second, time.Millisecond)
+	res := status()
+	require.Equal(t, "n1", res.GetLeader())
+	require.EqualValues(t, 7, res.GetTerm())
+	require.Equal(t, "n1", res.GetAnsweredBy())
+	require.Nil(t, res.GetWatermark())
+	require.Equal(t, time.Minute, res.GetLateness().GetMax().AsDuration())
+	require.Equal(t, "n1", res.GetNodes()[0].GetName())
+	require.True(t, res.GetNodes()[0].GetLeader())
+	require.False(t, res.GetNodes()[1].GetLeader())
+
+	_, err := s.jobs.DeleteJob(ctx, &leaderdv1.DeleteJobRequest{Name: billing + "2"})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return status().GetQuarantinedJobs() == 0 }, 10*time.Second, time.Millisecond)
+}
+
+// spoil makes the stored value of a job of the default namespace unreadable.
+func spoil(t *testing.T, s *served, name string) {
+	t.Helper()
+	_, err := s.db.Txn(t.Context(), kv.Txn{Then: []kv.Op{
+		kv.Put(store.DefaultPrefix+"jobs/default/"+name, []byte("\xff\xff"), 0),
+	}})
+	require.NoError(t, err)
+}

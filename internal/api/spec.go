@@ -1,0 +1,139 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/leaderd/leaderd/planner/schedule"
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/codec"
+)
+
+// ScheduleChecks are package schedule's rules.
+var ScheduleChecks = state.ScheduleChecks{
+	Zone: func(zone string) error {
+		_, err := schedule.Parse("@hourly", schedule.Options{Zone: zone})
+		if bad, ok := errors.AsType[*schedule.ParseError](err); ok {
+			// The text in it is not the user's.
+			return fmt.Errorf("%q: %s", clip(zone), withHint(bad.Reason, bad.Hint))
+		}
+		return err
+	},
+	Schedule: func(text, zone string) error {
+		_, err := schedule.Parse(text, schedule.Options{Zone: zone})
+		return err
+	},
+}
+
+func withHint(reason, hint string) string {
+	if hint == "" {
+		return reason
+	}
+	return reason + "; " + hint
+}
+
+// checkSpec adds everything that is wrong with a spec to v: first what only the
+// message shows, then the rules on its meaning.
+func checkSpec(v *state.Violations, spec *leaderdv1.JobSpec) {
+	if spec == nil {
+		v.Add("spec", "is required")
+		return
+	}
+	if n := proto.Size(spec); n > state.MaxSpecBytes {
+		v.Add("spec", "has %d bytes; at most %d are allowed", n, state.MaxSpecBytes)
+		return
+	}
+	checkEnum(v, "spec.overlap", spec.GetOverlap(), leaderdv1.Overlap_name)
+	checkEnum(v, "spec.catchUp", spec.GetCatchUp(), leaderdv1.CatchUp_name)
+	checkEnum(v, "spec.guarantee", spec.GetGuarantee(), leaderdv1.Guarantee_name)
+	whole := checkDuration(v, "spec.startDeadline", spec.GetStartDeadline())
+	whole = checkDuration(v, "spec.timeout", spec.GetTimeout()) && whole
+	whole = checkDuration(v, "spec.killGrace", spec.GetKillGrace()) && whole
+
+	domain := codec.SpecFromProto(spec)
+	if !whole {
+		// What is no duration was answered above.
+		domain.StartDeadline, domain.Timeout, domain.KillGrace = 0, 0, 0
+	}
+	if bad, ok := errors.AsType[state.Violations](domain.Validate(ScheduleChecks)); ok {
+		*v = append(*v, bad...)
+	}
+}
+
+func checkEnum[E ~int32](v *state.Violations, field string, value E, names map[int32]string) {
+	if _, known := names[int32(value)]; !known {
+		v.Add(field, "%d is no value that this version knows", value)
+	}
+}
+
+// checkDuration refuses what time.Duration cannot hold, and set values of 0,
+// which would read as unset.
+func checkDuration(v *state.Violations, field string, d *durationpb.Duration) bool {
+	if d == nil {
+		return true
+	}
+	switch err := d.CheckValid(); {
+	case err != nil:
+		v.Add(field, "is no duration: %d s and %d ns", d.GetSeconds(), d.GetNanos())
+	case d.GetSeconds() > math.MaxInt64/int64(time.Second)-1 || d.GetSeconds() < math.MinInt64/int64(time.Second)+1:
+		v.Add(field, "%d s is too long", d.GetSeconds())
+	case d.AsDuration() == 0:
+		v.Add(field, "is 0; leave it out for the default")
+	default:
+		return true
+	}
+	return false
+}
+
+// compile parses all schedules of a job as its version has them. An error says
+// which of them keeps the job from running.
+func compile(job *state.Job) ([]schedule.Schedule, error) {
+	if job.Spec.TimeZone != "" {
+		if err := ScheduleChecks.Zone(job.Spec.TimeZone); err != nil {
+			return nil, fmt.Errorf("spec.timeZone: %w", err)
+		}
+	}
+	all := make([]schedule.Schedule, len(job.Spec.Schedules))
+	for i, text := range job.Spec.Schedules {
+		var err error
+		all[i], err = schedule.Parse(text, schedule.Options{Zone: job.Spec.TimeZone, Anchor: job.Anchor})
+		if err != nil {
+			return nil, fmt.Errorf("spec.schedules[%d]: %w", i, err)
+		}
+	}
+	return all, nil
+}
+
+// nextSlot is the first instant after now at which one of the schedules is due
+// and the job's version counts; zero for never.
+func nextSlot(job *state.Job, schedules []schedule.Schedule, now time.Time) time.Time {
+	after := now
+	if job.Effective.After(after) {
+		after = job.Effective
+	}
+	var next time.Time
+	for _, s := range schedules {
+		if slot := s.Next(after); !slot.IsZero() && (next.IsZero() || slot.Before(next)) {
+			next = slot
+		}
+	}
+	return next
+}
+
+// quarantine says why a stored job cannot run, nil if it can, and answers its
+// schedules.
+func quarantine(job *state.Job, broken error) ([]schedule.Schedule, error) {
+	if broken != nil {
+		return nil, errors.New("its stored value cannot be read; put the job anew or delete it")
+	}
+	if job.Spec.Command == nil && job.Spec.HTTP == nil && !job.Spec.NoOp {
+		return nil, errors.New("spec: has no target that this version knows")
+	}
+	return compile(job)
+}

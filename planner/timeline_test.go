@@ -197,7 +197,7 @@ func TestHedgeBudget(t *testing.T) {
 	require.Equal(t, hedgeReserve, n)
 	require.True(t, b.spend(epoch.Add(10*time.Millisecond)), "the floor refills it")
 	require.False(t, b.spend(epoch.Add(10*time.Millisecond)))
-	for range 10 {
+	for range 11 {
 		b.earn()
 	}
 	require.True(t, b.spend(epoch.Add(10*time.Millisecond)), "claims refill it")

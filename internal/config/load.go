@@ -15,6 +15,8 @@ import (
 	"github.com/knadh/koanf/providers/posflag"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
+
+	"github.com/leaderd/leaderd/internal/suggest"
 )
 
 // Load makes the configuration from the flags that were given (see Register),
@@ -158,7 +160,7 @@ func unknownVariables(set map[string]string) []error {
 		for _, s := range settings {
 			known = append(known, s.env)
 		}
-		errs = append(errs, fmt.Errorf("%s: no such variable%s", name, suggest(name, known)))
+		errs = append(errs, fmt.Errorf("%s: no such variable%s", name, suggest.Nearest(name, known)))
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errs
@@ -173,7 +175,7 @@ func unknownKeys(tree map[string]any, prefix, file string) []error {
 			continue
 		}
 		if !sections[path] {
-			errs = append(errs, fmt.Errorf("%s: %s: no such setting%s", file, path, suggest(path, siblings(prefix))))
+			errs = append(errs, fmt.Errorf("%s: %s: no such setting%s", file, path, suggest.Nearest(path, siblings(prefix))))
 			continue
 		}
 		switch sub := value.(type) {

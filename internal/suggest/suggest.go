@@ -1,10 +1,12 @@
-package config
+// Package suggest finds what somebody may have meant who misspelt a name.
+package suggest
 
 import "fmt"
 
-// suggest is ", did you mean …?" with the candidate nearest to name, or nothing
-// where none is near. Of equally near ones the first wins.
-func suggest(name string, candidates []string) string {
+// Nearest is ", did you mean …?" with the candidate nearest to name, to be
+// appended to an error, or nothing where none is near. Of equally near ones the
+// first wins.
+func Nearest(name string, candidates []string) string {
 	best, at := "", len(name)/3+1
 	for _, c := range candidates {
 		if d := distance(name, c); d < at {

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+)
+
+func jobApply(d Deps, o *dialer) *cobra.Command {
+	var (
+		ns     namespace
+		files  []string
+		dryRun bool
+		reason string
+	)
+	c := &cobra.Command{
+		Use:   "apply -f FILE|DIR|-",
+		Short: "Create or update jobs from files",
+		Long: `Create or update jobs from YAML or JSON files. A directory stands for its
+*.yaml, *.yml and *.json files, - for standard input. A file may have several
+documents, and a document may be a job or a list of jobs. Nothing is changed
+unless every job of every file is allowed.
+
+A job that is so already is left alone. What "get -o yaml" prints can be edited
+and applied: fields that only the server sets are not read, and the etag makes
+sure that nobody else's change is overwritten.`,
+		Example: `  leaderd job apply -f jobs/
+  leaderd job apply -f backup.yaml --dry-run
+
+  name: backup
+  spec:
+    schedules: ["0 2 * * *"]   # quotes: * and @ mean something else to YAML
+    timeZone: Europe/Berlin
+    timeout: 30m
+    command:
+      argv: [/usr/local/bin/backup, --full]`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(files) == 0 {
+				return usagef("-f is required")
+			}
+			jobs, err := readJobs(files, d.Stdin, &ns)
+			if err != nil {
+				return err
+			}
+			return o.with(func(ctx context.Context, a *api, _ []string) error {
+				return applyJobs(ctx, d, a, jobs, dryRun, reason)
+			})(cmd, args)
+		},
+	}
+	ns.bind(c.Flags())
+	c.Flags().StringSliceVarP(&files, "filename", "f", nil, "file, directory or - for standard input; may be repeated")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "check everything, change nothing")
+	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	// It fails only for a flag that is not there.
+	_ = c.MarkFlagFilename("filename", "yaml", "yml", "json")
+	return c
+}
+
+// applyJobs lets the server check all jobs, and then writes them if all are
+// allowed and it is not a dry run.
+func applyJobs(ctx context.Context, d Deps, a *api, jobs []fileJob, dryRun bool, reason string) error {
+	code := exitOK
+	checked := make([]*leaderdv1.UpdateJobResponse, len(jobs))
+	for i, j := range jobs {
+		resp, err := update(ctx, a, j.job, true, reason)
+		if interrupted(err) {
+			return err
+		}
+		if err != nil {
+			if !isBadRequest(err) && !isConflict(err) {
+				return fmt.Errorf("%s: %w", j.where, err) // the same would happen to all
+			}
+			code = max(code, complain(d, j, err))
+		}
+		checked[i] = resp
+	}
+	if code != exitOK {
+		return silentError{code}
+	}
+	for i, j := range jobs {
+		resp, suffix := checked[i], " (dry run)"
+		if !dryRun {
+			var err error
+			suffix = ""
+			if resp, err = update(ctx, a, j.job, false, reason); err != nil {
+				return fmt.Errorf("%s: %w (%d of %d jobs were applied)", j.where, err, i, len(jobs))
+			}
+		}
+		if _, err := fmt.Fprintf(d.Stdout, "%s %s%s\n", shortJob(j.job.GetName()), result(resp.GetResult()), suffix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func update(ctx context.Context, a *api, job *leaderdv1.Job, check bool, reason string) (*leaderdv1.UpdateJobResponse, error) {
+	return a.jobs.UpdateJob(ctx, &leaderdv1.UpdateJobRequest{
+		Job: job, AllowMissing: true, ValidateOnly: check, Reason: reason,
+	})
+}
+
+// complain prints what is wrong with a job and answers the exit status for it.
+func complain(d Deps, j fileJob, err error) int {
+	for _, line := range explain(err) {
+		fmt.Fprintf(d.Stderr, "error: %s: %s\n", j.where, line)
+	}
+	return exitStatus(err)
+}
+
+func result(r leaderdv1.UpdateJobResponse_Result) string {
+	switch r {
+	case leaderdv1.UpdateJobResponse_RESULT_CREATED:
+		return "created"
+	case leaderdv1.UpdateJobResponse_RESULT_UPDATED:
+		return "updated"
+	case leaderdv1.UpdateJobResponse_RESULT_UNCHANGED:
+		return "unchanged"
+	case leaderdv1.UpdateJobResponse_RESULT_UNSPECIFIED:
+	}
+	return "applied"
+}

@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+
+	"github.com/leaderd/leaderd/internal/config"
+)
+
+// Exit statuses.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// Deps is what the command line is given.
+type Deps struct {
+	// Serve runs a node until ctx is done, or fails. Required for serve and dev.
+	Serve func(ctx context.Context, cfg config.Config, log hclog.Logger) error
+	// Version of the program. Default: dev.
+	Version string
+	// Environ is the environment. Default: the process's.
+	Environ []string
+	// Stdin, Stdout and Stderr. Default: the process's.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+func (d Deps) withDefaults() Deps {
+	if d.Version == "" {
+		d.Version = "dev"
+	}
+	if d.Environ == nil {
+		d.Environ = os.Environ()
+	}
+	if d.Stdin == nil {
+		d.Stdin = os.Stdin
+	}
+	if d.Stdout == nil {
+		d.Stdout = os.Stdout
+	}
+	if d.Stderr == nil {
+		d.Stderr = os.Stderr
+	}
+	return d
+}
+
+// getenv is the value of a variable, or empty.
+func (d Deps) getenv(name string) string {
+	for _, entry := range d.Environ {
+		if value, ok := strings.CutPrefix(entry, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// Main runs the command line args, without the program's name, and answers the
+// exit status. It blocks until the command is done; when ctx is done the command
+// ends in good order.
+func Main(ctx context.Context, d Deps, args []string) int {
+	d = d.withDefaults()
+	root := New(d)
+	root.SetArgs(args)
+
+	// Whatever cobra finds wrong before a command starts is a mistake in the
+	// command line.
+	started := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	if !started {
+		err = usageError{err}
+	}
+	for _, line := range explain(err) {
+		fmt.Fprintln(d.Stderr, "error: "+line)
+	}
+	return exitStatus(err)
+}
+
+// New makes the command line. Its commands return errors for Main to print.
+func New(d Deps) *cobra.Command {
+	d = d.withDefaults()
+	root := &cobra.Command{
+		Use:           "leaderd",
+		Short:         "Cron and job runs for a fleet, with no single point of failure",
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          help,
+	}
+	root.SetIn(d.Stdin)
+	root.SetOut(d.Stdout)
+	root.SetErr(d.Stderr)
+	root.AddCommand(
+		serveCommand(d),
+		devCommand(d),
+		jobCommand(d),
+		runCommand(d),
+		clusterCommand(d),
+		versionCommand(d),
+	)
+	return root
+}
+
+// group makes a command that only has commands below it.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: help}
+	c.AddCommand(commands...)
+	return c
+}
+
+func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+func versionCommand(d Deps) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the program's version",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(d.Stdout, d.Version)
+			return err
+		},
+	}
+}
+
+// usageError is a mistake in the command line, a file or a value.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// silentError only sets the exit status: what it stands for was printed before.
+type silentError struct{ code int }
+
+func (e silentError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
+
+func exitStatus(err error) int {
+	var silent silentError
+	if errors.As(err, &silent) {
+		return silent.code
+	}
+	if errors.As(err, new(usageError)) || isBadRequest(err) {
+		return exitUsage
+	}
+	return exitFailure
+}

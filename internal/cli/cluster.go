@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+)
+
+func clusterCommand(d Deps) *cobra.Command {
+	o := &dialer{}
+	c := group("cluster", "Look at the cluster", clusterStatus(d, o))
+	o.bind(c.PersistentFlags(), d)
+	return c
+}
+
+func clusterStatus(d Deps, o *dialer) *cobra.Command {
+	var f format
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show leader, timeline and nodes",
+		Args:  cobra.NoArgs,
+		RunE: o.with(func(ctx context.Context, a *api, _ []string) error {
+			s, err := a.cluster.GetClusterStatus(ctx, &leaderdv1.GetClusterStatusRequest{})
+			if err != nil {
+				return err
+			}
+			if f != formatTable {
+				return printOne(d.Stdout, f, s)
+			}
+			return printStatus(d.Stdout, s)
+		}),
+	}
+	f.bind(c)
+	return c
+}
+
+func printStatus(w io.Writer, s *leaderdv1.GetClusterStatusResponse) error {
+	t := newTable(w)
+	leader := s.GetLeader()
+	if leader == "" {
+		leader = "none"
+	}
+	t.row("leader:", leader)
+	t.row("term:", strconv.FormatInt(s.GetTerm(), 10))
+	t.row("watermark:", instant(s.GetWatermark()))
+	t.row("watermark lag:", protoSpan(s.GetWatermarkLag()))
+	t.row("jobs:", strconv.FormatInt(s.GetJobs(), 10))
+	if n := s.GetQuarantinedJobs(); n > 0 {
+		t.row("quarantined:", strconv.FormatInt(n, 10))
+	}
+	if l := s.GetLateness(); l != nil {
+		t.row("lateness:", fmt.Sprintf("p50 %s, p99 %s, max %s (%d starts)",
+			protoSpan(l.GetP50()), protoSpan(l.GetP99()), protoSpan(l.GetMax()), l.GetStarts()))
+	}
+	t.row("answered by:", s.GetAnsweredBy())
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	nodes := newTable(w, "NODE", "ROLES", "ADDRESS", "CAPACITY", "VERSION", "STARTED", "LABELS")
+	for _, n := range s.GetNodes() {
+		name := n.GetName()
+		if n.GetLeader() {
+			name += " (leader)"
+		}
+		nodes.row(name, roles(n), n.GetAddress(), strconv.Itoa(int(n.GetCapacity())), n.GetVersion(),
+			instant(n.GetStartTime()), labels(n.GetLabels()))
+	}
+	return nodes.flush()
+}
+
+func roles(n *leaderdv1.Node) string {
+	var out []string
+	if n.GetControl() {
+		out = append(out, "control")
+	}
+	if n.GetExecutor() {
+		out = append(out, "executor")
+	}
+	return strings.Join(out, ",")
+}
+
+func labels(m map[string]string) string {
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, key+"="+m[key])
+	}
+	return strings.Join(out, ",")
+}

@@ -1,0 +1,258 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"sigs.k8s.io/yaml"
+
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+)
+
+// jobExtensions are the files of a directory that are read.
+var jobExtensions = []string{".yaml", ".yml", ".json"}
+
+// fileJob is a job and where it was read.
+type fileJob struct {
+	where string // jobs.yaml: document 2
+	job   *leaderdv1.Job
+}
+
+// readJobs reads all jobs of the files, of the directories' files and, for "-",
+// of stdin. The error has everything that is wrong with any of them.
+func readJobs(paths []string, stdin io.Reader, ns *namespace) ([]fileJob, error) {
+	var out []fileJob
+	var errs []error
+	for _, path := range paths {
+		if path == "-" {
+			content, err := io.ReadAll(stdin)
+			if err != nil {
+				return nil, fmt.Errorf("read standard input: %w", err)
+			}
+			jobs, err := parseJobs("standard input", content, ns)
+			out, errs = append(out, jobs...), append(errs, err)
+			continue
+		}
+		files, err := jobFiles(path)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			jobs, err := parseJobs(file, content, ns)
+			out, errs = append(out, jobs...), append(errs, err)
+		}
+	}
+	first := map[string]string{}
+	for _, j := range out {
+		if before, ok := first[j.job.GetName()]; ok {
+			errs = append(errs, fmt.Errorf("%s: name: %s is in %s already", j.where, shortJob(j.job.GetName()), before))
+			continue
+		}
+		first[j.job.GetName()] = j.where
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, usageError{err}
+	}
+	if len(out) == 0 {
+		return nil, usagef("no job in %s", strings.Join(paths, ", "))
+	}
+	return out, nil
+}
+
+// jobFiles is path itself, or the job files of the directory that it is, in order
+// of name; directories below it and hidden files are not read.
+func jobFiles(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") || !slices.Contains(jobExtensions, filepath.Ext(e.Name())) {
+			continue
+		}
+		file := filepath.Join(path, e.Name())
+		// A mounted ConfigMap has links to files.
+		if info, err := os.Stat(file); err != nil {
+			return nil, err
+		} else if info.Mode().Type() == fs.ModeDir {
+			continue
+		}
+		out = append(out, file)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s: no *.yaml, *.yml or *.json file in it", path)
+	}
+	return out, nil
+}
+
+// parseJobs reads the documents of one file. A document is a job or a list of
+// jobs, in the form of the API's JSON with what normaliser lets people write.
+func parseJobs(file string, content []byte, ns *namespace) ([]fileJob, error) {
+	var out []fileJob
+	var errs []error
+	number := 0
+	for _, doc := range documents(content) {
+		tree, err := parseDocument(doc)
+		if err == nil && tree == nil { // comments alone
+			continue
+		}
+		number++
+		where := fmt.Sprintf("%s: document %d", file, number)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", where, err))
+			continue
+		}
+		items, isList := tree.([]any)
+		if !isList {
+			items = []any{tree}
+		}
+		for i, item := range items {
+			at := where
+			if isList {
+				at = fmt.Sprintf("%s: job %d", where, i+1)
+			}
+			job, problems := parseJob(item, ns)
+			for _, p := range problems {
+				errs = append(errs, fmt.Errorf("%s: %w", at, p))
+			}
+			if problems == nil {
+				out = append(out, fileJob{where: at, job: job})
+			}
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+func parseJob(tree any, ns *namespace) (*leaderdv1.Job, []error) {
+	job := &leaderdv1.Job{}
+	var n normaliser
+	tree = n.message(job.ProtoReflect().Descriptor(), tree, "")
+	if n.errs != nil {
+		return nil, n.errs
+	}
+	content, err := json.Marshal(tree)
+	if err != nil {
+		return nil, []error{err}
+	}
+	if err := protojson.Unmarshal(content, job); err != nil {
+		return nil, []error{errors.New(protoProblem(err))}
+	}
+	var errs []error
+	if job.GetName() == "" {
+		errs = append(errs, errors.New("name: required"))
+	} else if name, err := ns.job(job.GetName()); err != nil {
+		errs = append(errs, fmt.Errorf("name: %w", err))
+	} else {
+		job.Name = name
+	}
+	if job.GetSpec() == nil {
+		errs = append(errs, errors.New("spec: required"))
+	}
+	// What get prints can be edited and applied: only these are the owner's. The
+	// etag is among them, so that such an edit overwrites nobody else's.
+	return &leaderdv1.Job{Name: job.GetName(), Spec: job.GetSpec(), Etag: job.GetEtag()}, errs
+}
+
+// protoProblem is what protojson complains about, without its own words, which
+// change from build to build.
+func protoProblem(err error) string {
+	_, text, ok := strings.Cut(err.Error(), "): ")
+	if !ok {
+		_, text, _ = strings.Cut(err.Error(), ":")
+	}
+	return oneLine(text)
+}
+
+// separator is a line that begins a new document. YAML lets no content begin a
+// line so.
+var separator = regexp.MustCompile(`(?m)^(---|\.\.\.)([ \t\r].*)?$`)
+
+// documents splits a YAML stream. Each document keeps its place, by empty lines
+// before it, so that line numbers in errors are those of the file.
+func documents(content []byte) [][]byte {
+	var out [][]byte
+	start, lines := 0, 0
+	add := func(end int) {
+		doc := content[start:end]
+		out = append(out, append(bytes.Repeat([]byte("\n"), lines), doc...))
+	}
+	for _, m := range separator.FindAllIndex(content, -1) {
+		add(m[0])
+		// What follows the mark on its line belongs to the document.
+		start = m[0] + 3
+		lines = bytes.Count(content[:start], []byte("\n"))
+	}
+	add(len(content))
+	return out
+}
+
+// parseDocument answers the document's tree, with numbers as json.Number.
+func parseDocument(doc []byte) (any, error) {
+	content, err := yaml.YAMLToJSONStrict(doc)
+	if err != nil {
+		// YAML takes no tabs, JSON does.
+		if tree, jsonErr := decode(doc); jsonErr == nil {
+			return tree, nil
+		}
+		return nil, yamlProblem(err, doc)
+	}
+	return decode(content)
+}
+
+func decode(content []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(content))
+	d.UseNumber()
+	var tree any
+	if err := d.Decode(&tree); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more than one value")
+	}
+	return tree, nil
+}
+
+var (
+	yamlPrefix = regexp.MustCompile(`^(error converting YAML to JSON: )?(yaml: )?(unmarshal errors:\s+)?`)
+	// bareSchedule is a value that begins with a character that means something
+	// else to YAML: an alias, or nothing at all.
+	bareSchedule = regexp.MustCompile(`^[^#"']*(?:[-:,\[])\s*([*@][^"'#\],]*)`)
+)
+
+// yamlProblem is what YAML complains about, and where a schedule without quotes
+// may be the reason, that.
+func yamlProblem(err error, doc []byte) error {
+	text := oneLine(yamlPrefix.ReplaceAllString(err.Error(), ""))
+	for i, line := range strings.Split(string(doc), "\n") {
+		if m := bareSchedule.FindStringSubmatch(line); m != nil {
+			value := strings.TrimSpace(m[1])
+			return fmt.Errorf("line %d: %s must stand in quotes, since it begins with %q: %q (YAML says: %s)",
+				i+1, value, value[:1], value, text)
+		}
+	}
+	return errors.New(text)
+}

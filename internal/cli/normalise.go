@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/leaderd/leaderd/internal/suggest"
+)
+
+// normaliser checks a tree against a message, complains with the path of each
+// value that does not fit, and turns what people write into what the canonical
+// JSON form wants: durations such as 10m (it knows only seconds), enum values by
+// their last part (allow for OVERLAP_ALLOW).
+type normaliser struct{ errs []error }
+
+func (n *normaliser) fail(path, format string, args ...any) any {
+	text := fmt.Sprintf(format, args...)
+	if path != "" {
+		text = path + ": " + text
+	}
+	n.errs = append(n.errs, fmt.Errorf("%s", text))
+	return nil
+}
+
+func (n *normaliser) message(md protoreflect.MessageDescriptor, value any, path string) any {
+	switch md.FullName() {
+	case "google.protobuf.Duration":
+		return n.duration(value, path)
+	case "google.protobuf.Timestamp":
+		return value // only in what the server sets, and apply does not send
+	}
+	fields := md.Fields()
+	if value == nil && fields.Len() == 0 { // noop:
+		return map[string]any{}
+	}
+	object, ok := value.(map[string]any)
+	if !ok {
+		return n.fail(path, "must have fields, not %s", describe(value))
+	}
+	out := make(map[string]any, len(object))
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		fd := fields.ByJSONName(key)
+		if fd == nil {
+			fd = fields.ByName(protoreflect.Name(key))
+		}
+		at := join(path, key)
+		if fd == nil {
+			n.fail(at, "no such field%s", suggest.Nearest(key, names(fields)))
+			continue
+		}
+		if _, twice := out[fd.JSONName()]; twice {
+			n.fail(at, "is there twice, in two spellings")
+			continue
+		}
+		if object[key] == nil && (fd.Message() == nil || fd.Message().Fields().Len() > 0) {
+			continue // not set
+		}
+		if v := n.field(fd, object[key], at); v != nil {
+			out[fd.JSONName()] = v
+		}
+	}
+	return out
+}
+
+func (n *normaliser) field(fd protoreflect.FieldDescriptor, value any, path string) any {
+	switch {
+	case fd.IsMap():
+		object, ok := value.(map[string]any)
+		if !ok {
+			return n.fail(path, "must be a mapping, not %s", describe(value))
+		}
+		out := make(map[string]any, len(object))
+		for _, key := range slices.Sorted(maps.Keys(object)) {
+			out[key] = n.single(fd.MapValue(), object[key], fmt.Sprintf("%s[%s]", path, key))
+		}
+		return out
+	case fd.IsList():
+		list, ok := value.([]any)
+		if !ok {
+			return n.fail(path, "must be a list, not %s", describe(value))
+		}
+		out := make([]any, 0, len(list))
+		for i, item := range list {
+			out = append(out, n.single(fd, item, fmt.Sprintf("%s[%d]", path, i)))
+		}
+		return out
+	}
+	return n.single(fd, value, path)
+}
+
+func (n *normaliser) single(fd protoreflect.FieldDescriptor, value any, path string) any {
+	switch fd.Kind() { //nolint:exhaustive // protojson judges the rest
+	case protoreflect.MessageKind:
+		return n.message(fd.Message(), value, path)
+	case protoreflect.EnumKind:
+		return n.enum(fd.Enum(), value, path)
+	case protoreflect.StringKind:
+		if s, ok := value.(string); ok {
+			return s
+		}
+		return n.fail(path, "must be text, not %s: put it in quotes", describe(value))
+	case protoreflect.BytesKind:
+		s, ok := value.(string)
+		if ok {
+			_, err := base64.StdEncoding.DecodeString(s)
+			ok = err == nil
+		}
+		if !ok {
+			return n.fail(path, "must be base64")
+		}
+		return s
+	case protoreflect.BoolKind:
+		if b, ok := value.(bool); ok {
+			return b
+		}
+		return n.fail(path, "must be true or false, not %s", describe(value))
+	case protoreflect.Int32Kind:
+		if number, ok := value.(json.Number); ok {
+			if i, err := number.Int64(); err == nil && int64(int32(i)) == i { //nolint:gosec // that is the question
+				return number
+			}
+		}
+		return n.fail(path, "must be a whole number, not %s", describe(value))
+	}
+	return value
+}
+
+func (n *normaliser) duration(value any, path string) any {
+	if s, ok := value.(string); ok {
+		if d, err := time.ParseDuration(s); err == nil {
+			return seconds(d)
+		}
+	}
+	return n.fail(path, "must be a duration such as 500ms, 90s, 10m or 24h, not %s", describe(value))
+}
+
+// seconds is a duration in the canonical form, 1.5s, exactly.
+func seconds(d time.Duration) string {
+	sign := ""
+	if d < 0 {
+		sign = "-"
+	}
+	return fmt.Sprintf("%s%d.%09ds", sign, (d / time.Second).Abs(), (d % time.Second).Abs())
+}
+
+func (n *normaliser) enum(ed protoreflect.EnumDescriptor, value any, path string) any {
+	values := ed.Values()
+	// The zero value is X_UNSPECIFIED for an enum X.
+	prefix := strings.TrimSuffix(string(values.ByNumber(0).Name()), "UNSPECIFIED")
+	var allowed []string
+	for i := range values.Len() {
+		if v := values.Get(i); v.Number() != 0 {
+			allowed = append(allowed, strings.ToLower(strings.TrimPrefix(string(v.Name()), prefix)))
+		}
+	}
+	if s, ok := value.(string); ok {
+		name := strings.ToUpper(strings.ReplaceAll(s, "-", "_"))
+		for _, candidate := range []string{name, prefix + name} {
+			if v := values.ByName(protoreflect.Name(candidate)); v != nil {
+				return candidate
+			}
+		}
+	}
+	return n.fail(path, "must be one of %s, not %s", strings.Join(allowed, ", "), describe(value))
+}
+
+func names(fields protoreflect.FieldDescriptors) []string {
+	var out []string
+	for i := range fields.Len() {
+		out = append(out, fields.Get(i).JSONName())
+	}
+	return out
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// describe is a value for an error.
+func describe(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return "nothing"
+	case string:
+		return fmt.Sprintf("%q", clip(v))
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "a mapping"
+	}
+	return fmt.Sprint(value)
+}
+
+func clip(s string) string {
+	const most = 60
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

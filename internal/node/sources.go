@@ -2,12 +2,15 @@ package node
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/leaderd/leaderd/election"
 	"github.com/leaderd/leaderd/executor"
+	journalserver "github.com/leaderd/leaderd/internal/journal"
 	"github.com/leaderd/leaderd/planner"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/kv"
@@ -103,10 +106,32 @@ func (l leaders) Follow() (executor.Leader, <-chan struct{}) {
 	return executor.Leader{Name: now.Name, Address: now.Address, Term: now.Term.Number}, changed
 }
 
-// journal is the store as an executor of the same process uses it.
-type journal struct{ *store.Store }
+// localJournal is the store as an executor of the same process uses it.
+type localJournal struct{ *store.Store }
 
 // KeepAlive implements executor.Registry.
-func (j journal) KeepAlive(ctx context.Context, reg state.Registration) (time.Duration, error) {
-	return j.KeepAliveNode(ctx, reg)
+func (j localJournal) KeepAlive(ctx context.Context, reg state.Registration) (time.Duration, error) {
+	ttl, err := j.KeepAliveNode(ctx, reg)
+	if errors.Is(err, store.ErrNotRegistered) {
+		err = fmt.Errorf("%w: %w", executor.ErrNotRegistered, err)
+	}
+	return ttl, err
+}
+
+// follow is who leads as the journal tells executors elsewhere.
+type follow struct{ *election.Observer }
+
+// Follow implements journal.Leaders.
+func (f follow) Follow() (journalserver.Leader, <-chan struct{}) {
+	now, changed := f.Observer.Follow()
+	return journalserver.Leader{Name: now.Name, Address: now.Address, Term: now.Term.Number}, changed
+}
+
+// leadership is who leads as the API tells it.
+type leadership struct{ *election.Observer }
+
+// Leader implements api.Leadership.
+func (l leadership) Leader() (node string, term int64) {
+	now := l.Current()
+	return now.Name, now.Term.Number
 }

@@ -1,0 +1,188 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+
+	"github.com/leaderd/leaderd/election"
+	"github.com/leaderd/leaderd/executor"
+	"github.com/leaderd/leaderd/internal/api"
+	"github.com/leaderd/leaderd/internal/etcd"
+	journalserver "github.com/leaderd/leaderd/internal/journal"
+	"github.com/leaderd/leaderd/internal/ops"
+	"github.com/leaderd/leaderd/internal/rpc"
+	"github.com/leaderd/leaderd/planner"
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
+	"github.com/leaderd/leaderd/state/etcdkv"
+	"github.com/leaderd/leaderd/state/kv"
+	"github.com/leaderd/leaderd/state/store"
+)
+
+const (
+	// rpcGrace is how long RPCs that run at shutdown may go on.
+	rpcGrace = 5 * time.Second
+	// stale is how old the newest sign of a loop may be before the node is not
+	// ready. The slowest loop shows one every ten seconds.
+	stale = 30 * time.Second
+	// stalled is the same for the loop of the leader, which turns every 50 ms.
+	stalled = 5 * time.Second
+)
+
+// control is what a control node has beside an executor.
+type control struct {
+	store    *store.Store
+	journal  executor.Journal
+	observer *election.Observer
+	elector  *election.Elector
+	planner  *planner.Planner
+	lead     election.Lead
+}
+
+// startControl starts all that serves a control node's work and waits until it
+// can.
+func (n *Node) startControl(ctx context.Context, all *stages) (*control, error) {
+	db, client, err := n.openEtcd(ctx, all.next())
+	if err != nil {
+		return nil, err
+	}
+	base := all.next()
+	c := &control{}
+	c.store, err = store.New(db, store.Config{
+		Prefix: n.cfg.Etcd.Prefix, Logger: n.log.Named("store"), Registerer: n.registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.journal = localJournal{c.store}
+	base.atEnd(func() error { c.store.Close(); return nil })
+
+	prefix := n.cfg.Etcd.Prefix + "leader"
+	c.observer, err = election.NewObserver(client, election.ObserverConfig{Prefix: prefix, Logger: n.log.Named("observer")})
+	if err != nil {
+		return nil, err
+	}
+	base.run(c.observer.Run)
+	c.elector, err = election.New(client, election.Config{
+		Prefix: prefix, Name: n.cfg.Name, Address: n.advertise, TTL: n.cfg.Election.TTL,
+		Logger: n.log.Named("election"), Metrics: n.registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	jobs, nodes, pending := c.store.JobsCache(), c.store.NodesCache(), c.store.PendingCache()
+	catalog := planner.NewCatalog()
+	base.run(jobs.Run)
+	base.run(nodes.Run)
+	base.run(pending.Run)
+	base.run(func(ctx context.Context) error { return feedCatalog(ctx, c.store, jobs, catalog) })
+	c.planner, err = planner.New(c.store, planner.Sources{
+		Catalog: catalog,
+		Nodes:   followNodes(nodes),
+		Pending: followPending(c.store, pending, n.log),
+	}, planner.Config{
+		Horizon: n.cfg.Planner.Horizon, MaxOpen: n.cfg.Planner.MaxPlanned, HedgeDelay: n.cfg.Planner.HedgeDelay,
+		Logger: n.log.Named("planner"), Registerer: n.registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.lead = func(ctx context.Context, term election.Term) error { return c.planner.Run(ctx, term.Term) }
+
+	for name, cache := range map[string]*store.Cache{"jobs": jobs.Cache, "nodes": nodes.Cache, "pending": pending} {
+		n.health.Add(ops.Check{Name: "watch of " + name, Func: func(now time.Time) error {
+			return fresh(now, cache.LastHeard(), stale)
+		}})
+	}
+	n.health.Add(ops.Check{Name: "election", Func: func(now time.Time) error {
+		return fresh(now, c.elector.Heartbeat(), stale)
+	}})
+	n.health.Add(ops.Check{Name: "planner", Func: func(now time.Time) error {
+		if beat := c.planner.Beat(); !beat.IsZero() {
+			return fresh(now, beat, stalled)
+		}
+		return nil // this node does not lead
+	}})
+
+	server, drain, err := n.services(c, catalog, jobs, nodes)
+	if err != nil {
+		return nil, err
+	}
+	all.next().run(func(ctx context.Context) error { return rpc.Serve(ctx, server, n.listener, rpcGrace, drain) })
+
+	select {
+	case <-catalog.Ready():
+		return c, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// services makes the gRPC server.
+func (n *Node) services(c *control, catalog *planner.Catalog, jobs *store.JobsCache, nodes *store.NodesCache) (
+	server *grpc.Server, drain func(), err error,
+) {
+	server, err = rpc.NewServer(rpc.ServerConfig{
+		Credentials: n.server, Logger: n.log.Named("rpc"), Registerer: n.registry,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	journals, err := journalserver.NewServer(c.store, follow{c.observer}, journalserver.Config{
+		Logger: n.log.Named("journal"), Registerer: n.registry,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	public, err := api.New(api.Config{
+		Node: n.cfg.Name, Reader: c.store, Lister: jobs, Putter: c.store, Pauser: c.store, Triggerer: c.store,
+		Runs: c.store, Watermark: c.store, Leadership: leadership{c.observer}, Nodes: nodes, Jobs: catalog,
+		Logger: n.log.Named("api"),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	public.Register(server)
+	workerv1.RegisterJournalServiceServer(server, journals)
+	workerv1.RegisterLeaderServiceServer(server, planner.NewServer(c.planner))
+	return server, journals.Drain, nil
+}
+
+// openEtcd answers the store and a client for the election: of a member in this
+// process, or of an etcd elsewhere.
+func (n *Node) openEtcd(ctx context.Context, st *stage) (kv.KV, *clientv3.Client, error) {
+	log := n.log.Named("etcd")
+	if !n.cfg.EmbedsEtcd() {
+		client, err := etcd.Dial(n.cfg.Etcd, log)
+		if err != nil {
+			return nil, nil, err
+		}
+		st.atEnd(client.Close)
+		return etcdkv.New(client, etcdkv.Options{}), client, nil
+	}
+	member := etcd.New(n.cfg.Name, n.cfg.DataDir, n.cfg.Etcd, log)
+	st.run(member.Run)
+	select {
+	case <-member.Ready():
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
+	n.health.Add(ops.Check{Name: "etcd member", Func: func(time.Time) error { return member.Check() }})
+	return member.KV(), member.Client(), nil
+}
+
+// fresh answers an error if the newest sign of a loop is too old.
+func fresh(now, sign time.Time, limit time.Duration) error {
+	if sign.IsZero() {
+		return errors.New("has not begun")
+	}
+	if age := now.Sub(sign); age > limit {
+		return fmt.Errorf("last advanced %s ago", age.Round(time.Second))
+	}
+	return nil
+}

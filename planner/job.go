@@ -33,10 +33,13 @@ type Job struct {
 	stored []byte
 }
 
-// ErrNoTarget: a stored job names nothing to run.
-var ErrNoTarget = errors.New("the job has no target")
+// ErrNoTarget: a stored job names nothing to run that this version knows.
+var ErrNoTarget = errors.New("spec: has no target that this version knows")
 
-// compile makes the planned form of a job. Its errors end up in Broken.
+// Compile makes the planned form of a job, to ask when it is due. What keeps it
+// from being planned ends up in Broken.
+func Compile(j *state.Job) *Job { return compile(j, nil) }
+
 func compile(j *state.Job, stored []byte) *Job {
 	spec := j.Spec.WithDefaults()
 	c := &Job{
@@ -51,7 +54,7 @@ func compile(j *state.Job, stored []byte) *Job {
 		Paused:     j.Paused,
 		stored:     stored,
 	}
-	c.schedules, c.Broken = ParseSchedules(&spec, j.Anchor)
+	c.schedules, c.Broken = parseSchedules(&spec, j.Anchor)
 	if c.Broken == nil && spec.Command == nil && spec.HTTP == nil && !spec.NoOp {
 		c.Broken = ErrNoTarget
 	}
@@ -78,14 +81,13 @@ func broken(id state.JobID, revision int64, err error) *Job {
 	return &Job{ID: id, Revision: revision, Broken: err}
 }
 
-// ParseSchedules compiles the schedules of a spec. The error names the schedule
-// by its index.
-func ParseSchedules(spec *state.JobSpec, anchor time.Time) (schedules, error) { //nolint:revive // opaque on purpose
+// parseSchedules compiles the schedules of a spec. The error names the field.
+func parseSchedules(spec *state.JobSpec, anchor time.Time) (schedules, error) {
 	out := make(schedules, 0, len(spec.Schedules))
 	for i, text := range spec.Schedules {
 		s, err := schedule.Parse(text, schedule.Options{Zone: spec.TimeZone, Anchor: anchor})
 		if err != nil {
-			return nil, fmt.Errorf("schedules[%d]: %w", i, err)
+			return nil, fmt.Errorf("spec.schedules[%d]: %w", i, err)
 		}
 		out = append(out, s)
 	}

@@ -9,6 +9,9 @@ import (
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 )
 
+// latenessFresh is how old the leader's newest note on lateness may be.
+const latenessFresh = 10 * time.Second
+
 type clusterService struct {
 	leaderdv1.UnimplementedClusterServiceServer
 	cfg *Config
@@ -24,7 +27,8 @@ func (s *clusterService) GetClusterStatus(
 	}
 	res := &leaderdv1.GetClusterStatusResponse{AnsweredBy: s.cfg.Node}
 	res.Leader, res.Term = s.cfg.Leadership.Leader()
-	res.Jobs, res.QuarantinedJobs = s.cfg.Jobs.Counts()
+	jobs, broken := s.cfg.Jobs.Len()
+	res.Jobs, res.QuarantinedJobs = int64(jobs), int64(broken)
 	if mark.Revision != 0 {
 		res.Watermark = timeOf(mark.Instant)
 		res.WatermarkLag = durationpb.New(time.Since(mark.Instant))
@@ -42,14 +46,12 @@ func (s *clusterService) GetClusterStatus(
 			Leader:    n.Name == res.GetLeader() && n.Control,
 		})
 	}
-	if s.cfg.Lateness != nil {
-		if l, ok := s.cfg.Lateness.Lateness(); ok {
-			res.Lateness = &leaderdv1.Lateness{
-				Starts: l.Starts,
-				P50:    durationpb.New(l.P50),
-				P99:    durationpb.New(l.P99),
-				Max:    durationpb.New(l.Max),
-			}
+	if l := mark.Lateness; l.Starts > 0 && time.Since(mark.Written) < latenessFresh {
+		res.Lateness = &leaderdv1.Lateness{
+			Starts: l.Starts,
+			P50:    durationpb.New(l.P50),
+			P99:    durationpb.New(l.P99),
+			Max:    durationpb.New(l.Max),
 		}
 	}
 	return res, nil

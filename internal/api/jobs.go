@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/leaderd/leaderd/planner"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/store"
@@ -36,7 +37,7 @@ func (s *jobService) fail(ctx context.Context, kind callKind, name string, err e
 // GetJob implements leaderdv1.JobServiceServer.
 func (s *jobService) GetJob(ctx context.Context, req *leaderdv1.GetJobRequest) (*leaderdv1.GetJobResponse, error) {
 	var v state.Violations
-	id := parseJobName(&v, "name", req.GetName())
+	id := parseJobName(&v, req.GetName())
 	if err := refuse(v); err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func (s *jobService) UpdateJob(ctx context.Context, req *leaderdv1.UpdateJobRequ
 	var v state.Violations
 	job := req.GetJob()
 	p := store.PutJob{
-		ID:           parseJobName(&v, "name", job.GetName()),
+		ID:           parseJobName(&v, job.GetName()),
 		Spec:         job.GetSpec(),
 		Revision:     parseEtag(&v, job.GetEtag()),
 		AllowMissing: req.GetAllowMissing(),
@@ -126,7 +127,7 @@ type changeRequest interface {
 func changeOf(ctx context.Context, req changeRequest) (store.ChangeJob, error) {
 	var v state.Violations
 	c := store.ChangeJob{
-		ID:       parseJobName(&v, "name", req.GetName()),
+		ID:       parseJobName(&v, req.GetName()),
 		Revision: parseEtag(&v, req.GetEtag()),
 		Actor:    actorOf(ctx, &v),
 		Reason:   req.GetReason(),
@@ -178,7 +179,7 @@ func (s *jobService) ResumeJob(ctx context.Context, req *leaderdv1.ResumeJobRequ
 func (s *jobService) TriggerJob(ctx context.Context, req *leaderdv1.TriggerJobRequest) (*leaderdv1.TriggerJobResponse, error) {
 	var v state.Violations
 	p := state.Pending{
-		Job:          parseJobName(&v, "name", req.GetName()),
+		Job:          parseJobName(&v, req.GetName()),
 		Actor:        actorOf(ctx, &v),
 		Reason:       req.GetReason(),
 		AllowOverlap: req.GetAllowOverlap(),
@@ -190,7 +191,7 @@ func (s *jobService) TriggerJob(ctx context.Context, req *leaderdv1.TriggerJobRe
 	var err error
 	for range 3 {
 		p.Requested = time.Now()
-		p.Run = state.TriggerRunID(p.Requested, rand.Uint32()) //nolint:gosec // tells ids apart, guards nothing
+		p.Run = state.TriggerRunID(p.Requested, rand.Uint32())
 		if _, err = s.cfg.Triggerer.PutPending(ctx, p); !errors.Is(err, store.ErrExists) {
 			break
 		}
@@ -228,12 +229,13 @@ func jobOf(e *store.JobEntry, now time.Time) *leaderdv1.Job {
 	if job.Revision != 0 {
 		res.Etag = etagOf(job.Revision)
 	}
-	schedules, bad := quarantine(job, e.Broken)
-	if bad != nil {
-		res.Quarantine = bad.Error()
-	}
 	if e.Message == nil {
+		res.Quarantine = "its stored value cannot be read; put the job anew or delete it"
 		return res
+	}
+	plan := planner.Compile(job)
+	if plan.Broken != nil {
+		res.Quarantine = plan.Broken.Error()
 	}
 	res.Spec = e.Message.GetSpec()
 	res.Paused = job.Paused
@@ -243,9 +245,7 @@ func jobOf(e *store.JobEntry, now time.Time) *leaderdv1.Job {
 	res.CreateTime = timeOf(job.Created)
 	res.UpdateTime = timeOf(job.Updated)
 	res.UpdatedBy = job.UpdatedBy
-	if bad == nil && !job.Paused {
-		res.NextSlot = timeOf(nextSlot(job, schedules, now))
-	}
+	res.NextSlot = timeOf(plan.NextSlot(now))
 	return res
 }
 

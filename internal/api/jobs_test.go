@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/leaderd/leaderd/planner"
 	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 	"github.com/leaderd/leaderd/state"
@@ -280,7 +281,7 @@ func TestQuarantineIsTold(t *testing.T) {
 	spoil(t, s, "broken")
 	// An expression that an earlier version let pass, and a target of a later one.
 	for name, sp := range map[string]*leaderdv1.JobSpec{
-		"never": spec("@daily", "0 0 30 2 *"), "later": {Schedules: []string{"@daily"}}, "zone": {TimeZone: "Old/Zone", Target: spec().GetTarget()},
+		"never": spec("@daily", "0 0 30 2 *"), "later": {Schedules: []string{"@daily"}}, "zone": {TimeZone: "Old/Zone", Schedules: []string{"@daily"}, Target: spec().GetTarget()},
 	} {
 		value, err := proto.Marshal(&statev1.Job{Spec: sp, Generation: 1})
 		require.NoError(t, err)
@@ -299,7 +300,7 @@ func TestQuarantineIsTold(t *testing.T) {
 	require.Contains(t, said["broken"], "cannot be read")
 	require.Contains(t, said["never"], "spec.schedules[1]: ")
 	require.Contains(t, said["later"], "no target")
-	require.Contains(t, said["zone"], "spec.timeZone: ")
+	require.Contains(t, said["zone"], ": zone ")
 
 	got, err := s.jobs.GetJob(ctx, &leaderdv1.GetJobRequest{Name: "namespaces/default/jobs/broken"})
 	require.NoError(t, err)
@@ -316,9 +317,9 @@ func TestNextSlotIsTheVersions(t *testing.T) {
 		Spec: state.JobSpec{Schedules: []string{"0 3 * * *", "@every 1m"}, NoOp: true},
 	}
 	next := func() time.Time {
-		schedules, err := quarantine(job, nil)
-		require.NoError(t, err)
-		return nextSlot(job, schedules, now)
+		plan := planner.Compile(job)
+		require.NoError(t, plan.Broken)
+		return plan.NextSlot(now)
 	}
 	require.Equal(t, now.Add(50*time.Second), next(), "@every counts from the anchor")
 	job.Effective = now.Add(time.Hour)

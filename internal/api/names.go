@@ -50,30 +50,30 @@ func splitName(name, pattern string) ([]string, error) {
 }
 
 // parseJobName reads a job's resource name; what is wrong with it is added to v
-// as a violation of field.
-func parseJobName(v *state.Violations, field, name string) state.JobID {
+// as a violation of the field "name".
+func parseJobName(v *state.Violations, name string) state.JobID {
 	vars, err := splitName(name, jobPattern)
 	if err != nil {
-		v.Add(field, "%s", err)
+		v.Add("name", "%s", err)
 		return state.JobID{}
 	}
-	checkPart(v, field, "namespace", vars[0])
-	checkPart(v, field, "job", vars[1])
+	checkPart(v, "name", "namespace", vars[0])
+	checkPart(v, "name", "job", vars[1])
 	return state.JobID{Namespace: vars[0], Name: vars[1]}
 }
 
-// parseRunName reads a run's resource name.
-func parseRunName(v *state.Violations, field, name string) (state.JobID, state.RunID) {
+// parseRunName is parseJobName for a run.
+func parseRunName(v *state.Violations, name string) (state.JobID, state.RunID) {
 	vars, err := splitName(name, runPattern)
 	if err != nil {
-		v.Add(field, "%s", err)
+		v.Add("name", "%s", err)
 		return state.JobID{}, ""
 	}
-	checkPart(v, field, "namespace", vars[0])
-	checkPart(v, field, "job", vars[1])
+	checkPart(v, "name", "namespace", vars[0])
+	checkPart(v, "name", "job", vars[1])
 	begin, _, _ := strings.Cut(vars[2], "-")
 	if _, ok := state.RunID(begin).Slot(); !ok || state.CheckName(vars[2]) != "" {
-		v.Add(field, "run %q is no run's id; expected is its time and perhaps its kind, such as 20261130T020000Z or 20261130T020000Z-trigger-5f3a9c01", clip(vars[2]))
+		v.Add("name", "run %q is no run's id; expected is its time and perhaps its kind, such as 20261130T020000Z or 20261130T020000Z-trigger-5f3a9c01", clip(vars[2]))
 	}
 	return state.JobID{Namespace: vars[0], Name: vars[1]}, state.RunID(vars[2])
 }

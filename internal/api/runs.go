@@ -21,7 +21,7 @@ func (s *runService) fail(ctx context.Context, name string, err error) error {
 // GetRun implements leaderdv1.RunServiceServer.
 func (s *runService) GetRun(ctx context.Context, req *leaderdv1.GetRunRequest) (*leaderdv1.GetRunResponse, error) {
 	var v state.Violations
-	id, run := parseRunName(&v, "name", req.GetName())
+	id, run := parseRunName(&v, req.GetName())
 	if err := refuse(v); err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func ofLive(res *leaderdv1.Run, shards []state.Live) {
 	var next time.Time
 	for i := range shards {
 		l := &shards[i]
-		res.Attempts = appendAttempts(res.Attempts, l.Attempts)
+		res.Attempts = appendAttempts(res.GetAttempts(), l.Attempts)
 		if l.State != state.StateRunning {
 			if next.IsZero() || l.NextTry.Before(next) {
 				next = l.NextTry
@@ -111,7 +111,7 @@ func ofLive(res *leaderdv1.Run, shards []state.Live) {
 			continue
 		}
 		res.State = leaderdv1.Run_STATE_RUNNING
-		res.Attempts = append(res.Attempts, &leaderdv1.Attempt{
+		res.Attempts = append(res.GetAttempts(), &leaderdv1.Attempt{
 			Number:    int32(l.Attempt), //nolint:gosec // bounded by the spec
 			Node:      l.Owner.Node,
 			Token:     l.Token,
@@ -120,7 +120,7 @@ func ofLive(res *leaderdv1.Run, shards []state.Live) {
 			State:     leaderdv1.Run_STATE_RUNNING,
 		})
 	}
-	if res.State == leaderdv1.Run_STATE_WAITING {
+	if res.GetState() == leaderdv1.Run_STATE_WAITING {
 		res.NextAttemptTime = timeOf(next)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
@@ -67,25 +66,13 @@ type NodeLister interface {
 }
 
 // JobCounter tells how many jobs are stored and how many of them are broken.
-// *Tally is one.
+// *planner.Catalog is one.
 type JobCounter interface {
-	Counts() (jobs, quarantined int64)
+	Len() (jobs, broken int)
 }
 
-// Lateness is how long after their slots runs started.
-type Lateness struct {
-	Starts        int64
-	P50, P99, Max time.Duration
-}
-
-// LatenessReader tells the lateness of starts in the newest minute; ok is false
-// where nothing started or nobody knows.
-type LatenessReader interface {
-	Lateness() (l Lateness, ok bool)
-}
-
-// Config has what the services answer from. All fields but Lateness and Logger
-// are required.
+// Config has what the services answer from. All fields but Logger are
+// required.
 type Config struct {
 	// Node is the name of the answering node.
 	Node string
@@ -100,8 +87,6 @@ type Config struct {
 	Leadership Leadership
 	Nodes      NodeLister
 	Jobs       JobCounter
-	// Lateness is left out of answers where this is nil.
-	Lateness LatenessReader
 	// Logger gets what the driver of the store says. Default: none.
 	Logger hclog.Logger
 }

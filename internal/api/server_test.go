@@ -31,7 +31,6 @@ const billing = "namespaces/default/jobs/billing"
 type served struct {
 	db      kv.KV
 	store   *store.Store
-	tally   *Tally
 	jobs    leaderdv1.JobServiceClient
 	runs    leaderdv1.RunServiceClient
 	cluster leaderdv1.ClusterServiceClient
@@ -41,11 +40,9 @@ type leadership struct{}
 
 func (leadership) Leader() (string, int64) { return "n1", 7 }
 
-type lateness struct{}
+type counts struct{}
 
-func (lateness) Lateness() (Lateness, bool) {
-	return Lateness{Starts: 3, P50: time.Millisecond, P99: time.Second, Max: time.Minute}, true
-}
+func (counts) Len() (jobs, broken int) { return 2, 1 }
 
 // serve serves the API from db, which wrap may make faulty.
 func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
@@ -58,16 +55,16 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	st, err := store.New(db, store.Config{})
 	require.NoError(t, err)
 	cache, nodes := st.JobsCache(), st.NodesCache()
-	s := &served{db: mem, store: st, tally: NewTally(cache, st)}
+	s := &served{db: mem, store: st}
 	server, err := New(Config{
 		Node: "n1", Reader: st, Lister: cache, Putter: st, Pauser: st, Triggerer: st, Runs: st, Watermark: st,
-		Leadership: leadership{}, Nodes: nodes, Jobs: s.tally, Lateness: lateness{},
+		Leadership: leadership{}, Nodes: nodes, Jobs: counts{},
 	})
 	require.NoError(t, err)
 
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 3)
-	for _, run := range []func(context.Context) error{cache.Run, nodes.Run, s.tally.Run} {
+	done := make(chan error, 2)
+	for _, run := range []func(context.Context) error{cache.Run, nodes.Run} {
 		go func() { done <- run(ctx) }()
 	}
 	listener := bufconn.Listen(1 << 20)
@@ -158,9 +155,6 @@ func TestClusterStatus(t *testing.T) {
 		_, err := s.store.Register(ctx, state.Node{Name: name, Control: true, Capacity: 3, Labels: map[string]string{"a": "b"}}, time.Minute)
 		require.NoError(t, err)
 	}
-	s.put(t, billing, spec("@daily"))
-	s.put(t, billing+"2", spec("@daily"))
-	spoil(t, s, "billing2")
 	status := func() *leaderdv1.GetClusterStatusResponse {
 		res, err := s.cluster.GetClusterStatus(ctx, &leaderdv1.GetClusterStatusRequest{})
 		require.NoError(t, err)
@@ -168,21 +162,30 @@ func TestClusterStatus(t *testing.T) {
 	}
 	require.Eventually(t, func() bool {
 		res := status()
-		return res.GetJobs() == 2 && res.GetQuarantinedJobs() == 1 && len(res.GetNodes()) == 2
+		return len(res.GetNodes()) == 2
 	}, 10*time.Second, time.Millisecond)
 	res := status()
 	require.Equal(t, "n1", res.GetLeader())
 	require.EqualValues(t, 7, res.GetTerm())
 	require.Equal(t, "n1", res.GetAnsweredBy())
 	require.Nil(t, res.GetWatermark())
-	require.Equal(t, time.Minute, res.GetLateness().GetMax().AsDuration())
+	require.Nil(t, res.GetLateness())
 	require.Equal(t, "n1", res.GetNodes()[0].GetName())
 	require.True(t, res.GetNodes()[0].GetLeader())
 	require.False(t, res.GetNodes()[1].GetLeader())
 
-	_, err := s.jobs.DeleteJob(ctx, &leaderdv1.DeleteJobRequest{Name: billing + "2"})
+	leader := state.Term{Number: 7, Key: s.store.Prefix() + "leader/a"}
+	put, err := s.db.Txn(ctx, kv.Txn{Then: []kv.Op{kv.Put(leader.Key, nil, 0)}})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return status().GetQuarantinedJobs() == 0 }, 10*time.Second, time.Millisecond)
+	leader.Number = put.Revision
+	require.NoError(t, s.store.PutWatermark(ctx, leader, state.Watermark{
+		Instant: time.Now(), Written: time.Now(),
+		Lateness: state.Lateness{Starts: 3, P50: time.Millisecond, P99: time.Second, Max: time.Minute},
+	}))
+	res = status()
+	require.EqualValues(t, 3, res.GetLateness().GetStarts())
+	require.Equal(t, time.Minute, res.GetLateness().GetMax().AsDuration())
+	require.Less(t, res.GetWatermarkLag().AsDuration(), time.Minute)
 }
 
 // spoil makes the stored value of a job of the default namespace unreadable.

@@ -56,7 +56,7 @@ func newSpec(s *session, p *workerv1.Spec) *spec {
 // newPlan reads an entry, and its key.
 func newPlan(sp *spec, p *workerv1.Entry) (plan, key, error) {
 	due := p.GetDue()
-	if due < 0 || due > math.MaxInt64/int64(time.Microsecond)-int64(state.MaxStartDeadline) || p.GetShard() < 0 || p.GetAttempt() < 0 {
+	if due < 0 || due > math.MaxInt64/int64(time.Microsecond)-state.MaxStartDeadline.Microseconds() || p.GetShard() < 0 || p.GetAttempt() < 0 {
 		return plan{}, key{}, fmt.Errorf("entry of %s has due %d, shard %d, attempt %d", sp.job, due, p.GetShard(), p.GetAttempt())
 	}
 	pl := plan{

@@ -174,16 +174,19 @@ func drawTransition(t *rapid.T, loc *time.Location) time.Time {
 	year := rapid.OneOf(rapid.IntRange(1970, 2040), rapid.IntRange(1900, 9990)).Draw(t, "year")
 	day := rapid.IntRange(0, 365).Draw(t, "day")
 	at := time.Date(year, 1, 1+day, 12, 0, 0, 0, time.UTC)
-	for end := at; ; {
-		_, before := end.In(loc).Zone()
-		_, end = end.In(loc).ZoneBounds()
+	for t := at; ; {
+		_, before := t.In(loc).Zone()
+		_, end := t.In(loc).ZoneBounds()
 		if end.IsZero() || end.Year() > year+3 {
 			return at
+		}
+		if !end.After(t) { // ZoneBounds stands still on the last day of a leap year
+			end = t.Add(15 * time.Minute)
 		}
 		if _, after := end.In(loc).Zone(); after != before {
 			return end.UTC()
 		}
-		end = end.Add(time.Hour) // ZoneBounds can stand still at the end of a leap year
+		t = end
 	}
 }
 

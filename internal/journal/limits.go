@@ -1,0 +1,202 @@
+package journal
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
+	"github.com/leaderd/leaderd/state"
+)
+
+// Limits of the protocol, beside those of package state.
+const (
+	// MaxEntries is how many entries a message has at most.
+	MaxEntries = 512
+	// maxAnswerBytes is where a message of answers is cut.
+	maxAnswerBytes = 1 << 20
+	// maxRunBytes bounds a run's id.
+	maxRunBytes = 64
+	// maxShards bounds a run's shards.
+	maxShards = 1 << 20
+	// maxAddressBytes bounds a node's address and version each.
+	maxAddressBytes = 512
+
+	minTTL = time.Second
+	maxTTL = time.Hour
+)
+
+// checkMessage answers the status with which a stream ends.
+func checkMessage(m *workerv1.RecordRequest) error {
+	if n := len(m.GetEntries()); n > MaxEntries {
+		return status.Errorf(codes.InvalidArgument, "record: message has %d entries; at most %d are allowed", n, MaxEntries)
+	}
+	return nil
+}
+
+// checkRegister answers state.Violations, or nil.
+func checkRegister(n *state.Node, ttl time.Duration) error {
+	var v state.Violations
+	if why := state.CheckName(n.Name); why != "" {
+		v.Add("name", "%s", why)
+	}
+	if !n.Control && !n.Executor {
+		v.Add("node", "has no role; control, executor or both are required")
+	}
+	if n.Capacity < 0 || n.Capacity > state.MaxCapacity {
+		v.Add("node.capacity", "%d is outside 0–%d", n.Capacity, state.MaxCapacity)
+	}
+	if count := len(n.Labels); count > state.MaxLabels {
+		v.Add("node.labels", "has %d labels; at most %d are allowed", count, state.MaxLabels)
+	}
+	for _, key := range sortedKeys(n.Labels) {
+		if key == "" || len(key) > state.MaxLabelBytes {
+			v.Add("node.labels", "a key has %d bytes; 1–%d are allowed", len(key), state.MaxLabelBytes)
+		}
+		if value := n.Labels[key]; len(value) > state.MaxLabelBytes {
+			v.Add("node.labels", "a value has %d bytes; at most %d are allowed", len(value), state.MaxLabelBytes)
+		}
+	}
+	for name, text := range map[string]string{"address": n.Address, "version": n.Version} {
+		if len(text) > maxAddressBytes {
+			v.Add("node."+name, "has %d bytes; at most %d are allowed", len(text), maxAddressBytes)
+		}
+	}
+	if ttl < minTTL || ttl > maxTTL {
+		v.Add("ttl", "%s is outside %s–%s", ttl, minTTL, maxTTL)
+	}
+	slices.SortStableFunc(v, func(a, b state.FieldViolation) int {
+		switch {
+		case a.Field < b.Field:
+			return -1
+		case a.Field > b.Field:
+			return 1
+		}
+		return 0
+	})
+	return v.Err()
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// checkRun answers state.Violations of what names a shard, or nil.
+func checkRun(id state.JobID, run state.RunID, shard int) error {
+	var v state.Violations
+	addRun(&v, id, run, shard)
+	return v.Err()
+}
+
+func addRun(v *state.Violations, id state.JobID, run state.RunID, shard int) {
+	if why := state.CheckName(id.Namespace); why != "" {
+		v.Add("namespace", "%s", why)
+	}
+	if why := state.CheckName(id.Name); why != "" {
+		v.Add("job", "%s", why)
+	}
+	if why := checkRunID(run); why != "" {
+		v.Add("run", "%s", why)
+	}
+	if shard < 0 || shard >= maxShards {
+		v.Add("shard", "%d is outside 0–%d", shard, maxShards-1)
+	}
+}
+
+// checkRunID says what is wrong with a run's id: other letters could not be
+// looked for, and would be ours to escape for ever.
+func checkRunID(run state.RunID) string {
+	if run == "" || len(run) > maxRunBytes {
+		return fmt.Sprintf("has %d bytes; 1–%d are allowed", len(run), maxRunBytes)
+	}
+	return state.CheckName(string(run))
+}
+
+func checkClaim(c *state.Claim) error {
+	var v state.Violations
+	l := &c.Live
+	addRun(&v, c.Job, l.Run, l.Shard)
+	if l.Shards < 1 || l.Shards > maxShards || l.Shard >= l.Shards {
+		v.Add("live.shards", "%d is not above the shard %d and at most %d", l.Shards, l.Shard, maxShards)
+	}
+	if l.Attempt < 1 {
+		v.Add("live.attempt", "%d is below 1", l.Attempt)
+	}
+	if why := state.CheckName(l.Owner.Node); why != "" {
+		v.Add("live.owner", "%s", why)
+	}
+	if l.Owner.Revision <= 0 {
+		v.Add("live.ownerRevision", "%d names no registration", l.Owner.Revision)
+	}
+	if c.JobRevision <= 0 {
+		v.Add("jobRevision", "%d is no revision of a job", c.JobRevision)
+	}
+	if l.Due.IsZero() {
+		v.Add("live.due", "is missing")
+	}
+	addAttempts(&v, "live.attempts", l.Attempts)
+	return v.Err()
+}
+
+func checkFinish(f *state.Finish) error {
+	var v state.Violations
+	addRun(&v, f.Live.Job, f.Live.Run, f.Live.Shard)
+	if f.Live.Token <= 0 {
+		v.Add("token", "%d is no token", f.Live.Token)
+	}
+	if err := state.CheckTransition(state.StateRunning, finishState(f)); err != nil {
+		v.Add("attempt.state", "%s", err)
+	}
+	addAttempts(&v, "live.attempts", f.Live.Attempts)
+	addAttempts(&v, "attempt", []state.Attempt{f.Attempt})
+	if n := len(f.Tail); n > state.MaxTailBytes {
+		v.Add("tail", "has %d bytes; at most %d are allowed", n, state.MaxTailBytes)
+	}
+	if n := len(f.Reason); n > state.MaxReasonBytes {
+		v.Add("reason", "has %d bytes; at most %d are allowed", n, state.MaxReasonBytes)
+	}
+	return v.Err()
+}
+
+// finishState is the state in which a finish leaves its run.
+func finishState(f *state.Finish) state.RunState {
+	if !f.Retry.IsZero() {
+		return state.StateWaiting
+	}
+	return f.Attempt.State
+}
+
+func addAttempts(v *state.Violations, field string, as []state.Attempt) {
+	if n := len(as); n > state.MaxAttemptRecords {
+		v.Add(field, "has %d attempts; at most %d are allowed", n, state.MaxAttemptRecords)
+		return
+	}
+	for i := range as {
+		if n := len(as[i].Error); n > state.MaxErrorBytes {
+			v.Add(field, "an error has %d bytes; at most %d are allowed", n, state.MaxErrorBytes)
+		}
+		if n := len(as[i].Node); n > state.MaxNameBytes {
+			v.Add(field, "a node has %d bytes; at most %d are allowed", n, state.MaxNameBytes)
+		}
+	}
+}
+
+func checkCheckpoint(c *state.Checkpoint) error {
+	var v state.Violations
+	addRun(&v, c.Live.Job, c.Live.Run, c.Live.Shard)
+	if c.Live.Token <= 0 {
+		v.Add("token", "%d is no token", c.Live.Token)
+	}
+	if n := len(c.Data); n > state.MaxCheckpoint {
+		v.Add("data", "has %d bytes; at most %d are allowed", n, state.MaxCheckpoint)
+	}
+	return v.Err()
+}

@@ -1,0 +1,193 @@
+package codec
+
+import (
+	"time"
+
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
+	"github.com/leaderd/leaderd/state"
+)
+
+// ClaimToProto is a claim as the journal's protocol has it. Of c.Live the
+// token is left out, and Job and Exclusive are those of the claim itself.
+func ClaimToProto(c *state.Claim) *workerv1.Claim {
+	return &workerv1.Claim{
+		Namespace:      c.Job.Namespace,
+		Job:            c.Job.Name,
+		JobRevision:    c.JobRevision,
+		Live:           LiveToProto(&c.Live),
+		Exclusive:      c.Exclusive,
+		Token:          c.Token,
+		Pending:        c.Pending,
+		ClosedRevision: c.ClosedRevision,
+		ApplyOverlap:   c.ApplyOverlap,
+	}
+}
+
+// ClaimFromProto is the inverse of ClaimToProto.
+func ClaimFromProto(p *workerv1.Claim) state.Claim {
+	job := state.JobID{Namespace: p.GetNamespace(), Name: p.GetJob()}
+	live := LiveFromProto(p.GetLive())
+	live.Job, live.Exclusive = job, p.GetExclusive()
+	return state.Claim{
+		Job:            job,
+		JobRevision:    p.GetJobRevision(),
+		Live:           live,
+		Exclusive:      p.GetExclusive(),
+		Token:          p.GetToken(),
+		Pending:        p.GetPending(),
+		ClosedRevision: p.GetClosedRevision(),
+		ApplyOverlap:   p.GetApplyOverlap(),
+	}
+}
+
+// ClaimResultToProto is the answer to the claim asked. The record itself is
+// part of it only where it is not as the claim had it.
+func ClaimResultToProto(asked *state.Claim, r *state.ClaimResult) *workerv1.ClaimAnswer {
+	p := &workerv1.ClaimAnswer{Status: uint32(r.Status)}
+	if r.Status != state.Claimed {
+		return p
+	}
+	p.Token = r.Live.Token
+	p.Attempts = AttemptsToProto(r.Live.Attempts)
+	if !sameWords(&asked.Live, &r.Live) {
+		bare := r.Live
+		bare.Attempts = nil
+		p.Live = LiveToProto(&bare)
+	}
+	return p
+}
+
+// ClaimResultFromProto reads the answer to the claim asked.
+func ClaimResultFromProto(asked *state.Claim, p *workerv1.ClaimAnswer) state.ClaimResult {
+	r := state.ClaimResult{Status: claimStatus(p.GetStatus())}
+	if r.Status != state.Claimed {
+		return r
+	}
+	if p.GetLive() != nil {
+		r.Live = LiveFromProto(p.GetLive())
+	} else {
+		r.Live = asked.Live
+		r.Live.State = state.StateRunning
+		r.Live.NextTry = time.Time{}
+	}
+	r.Live.Job, r.Live.Exclusive = asked.Job, asked.Exclusive
+	r.Live.Attempts = AttemptsFromProto(p.GetAttempts())
+	r.Live.Token = p.GetToken()
+	return r
+}
+
+// sameWords tells whether a stored record is the one that a claim asked for, as
+// far as a claim says it.
+func sameWords(asked, stored *state.Live) bool {
+	return asked.Run == stored.Run && asked.Shard == stored.Shard && asked.Shards == stored.Shards &&
+		asked.Generation == stored.Generation && asked.Attempt == stored.Attempt && asked.Owner == stored.Owner &&
+		asked.Term == stored.Term && asked.AtMostOnce == stored.AtMostOnce &&
+		Micros(asked.Due) == Micros(stored.Due) && Micros(asked.Claimed) == Micros(stored.Claimed)
+}
+
+// FinishToProto is a finish as the journal's protocol has it.
+func FinishToProto(f *state.Finish) *workerv1.Finish {
+	return &workerv1.Finish{
+		Namespace:   f.Live.Job.Namespace,
+		Job:         f.Live.Job.Name,
+		Live:        LiveToProto(&f.Live),
+		Exclusive:   f.Live.Exclusive,
+		Token:       f.Live.Token,
+		Attempt:     AttemptToProto(&f.Attempt),
+		Tail:        f.Tail,
+		OutputBytes: f.OutputBytes,
+		Reason:      f.Reason,
+		Retry:       Micros(f.Retry),
+	}
+}
+
+// FinishFromProto is the inverse of FinishToProto.
+func FinishFromProto(p *workerv1.Finish) state.Finish {
+	live := LiveFromProto(p.GetLive())
+	live.Job = state.JobID{Namespace: p.GetNamespace(), Name: p.GetJob()}
+	live.Exclusive, live.Token = p.GetExclusive(), p.GetToken()
+	f := state.Finish{
+		Live:        live,
+		Retry:       Time(p.GetRetry()),
+		Reason:      p.GetReason(),
+		Tail:        p.GetTail(),
+		OutputBytes: p.GetOutputBytes(),
+	}
+	if a := p.GetAttempt(); a != nil {
+		f.Attempt = AttemptFromProto(a)
+	}
+	return f
+}
+
+// CheckpointToProto is a checkpoint as the journal's protocol has it. Of c.Live
+// it has what names the run and its token.
+func CheckpointToProto(c *state.Checkpoint) *workerv1.Checkpoint {
+	return &workerv1.Checkpoint{
+		Namespace: c.Live.Job.Namespace,
+		Job:       c.Live.Job.Name,
+		Run:       string(c.Live.Run),
+		Shard:     int32(c.Live.Shard), //nolint:gosec // bounded by the spec
+		Exclusive: c.Live.Exclusive,
+		Token:     c.Live.Token,
+		Data:      c.Data,
+		Previous:  c.Previous,
+		Saved:     Micros(c.Saved),
+	}
+}
+
+// CheckpointFromProto is the inverse of CheckpointToProto.
+func CheckpointFromProto(p *workerv1.Checkpoint) state.Checkpoint {
+	return state.Checkpoint{
+		Live: state.Live{
+			Job:       state.JobID{Namespace: p.GetNamespace(), Name: p.GetJob()},
+			Run:       state.RunID(p.GetRun()),
+			Shard:     int(p.GetShard()),
+			Exclusive: p.GetExclusive(),
+			Token:     p.GetToken(),
+		},
+		Data:     p.GetData(),
+		Previous: p.GetPrevious(),
+		Saved:    Time(p.GetSaved()),
+	}
+}
+
+// TokenAnswer is the answer to a finish.
+func TokenAnswer(s state.TokenStatus) *workerv1.TokenAnswer {
+	return &workerv1.TokenAnswer{Status: uint32(s)}
+}
+
+// CheckpointResultToProto is the answer to a checkpoint.
+func CheckpointResultToProto(r state.CheckpointResult) *workerv1.TokenAnswer {
+	return &workerv1.TokenAnswer{Status: uint32(r.Status), Revision: r.Revision}
+}
+
+// TokenStatusFromProto reads the answer to a finish. A status that this version
+// does not know reads as 0.
+func TokenStatusFromProto(p *workerv1.TokenAnswer) state.TokenStatus {
+	if s := p.GetStatus(); s <= uint32(state.TokenFenced) {
+		return state.TokenStatus(s)
+	}
+	return 0
+}
+
+// CheckpointResultFromProto is the inverse of CheckpointResultToProto.
+func CheckpointResultFromProto(p *workerv1.TokenAnswer) state.CheckpointResult {
+	return state.CheckpointResult{Status: TokenStatusFromProto(p), Revision: p.GetRevision()}
+}
+
+// RegistrationFromProto reads a registration of the node name.
+func RegistrationFromProto(name string, p *workerv1.RegisterResponse) state.Registration {
+	return state.Registration{
+		Owner: state.Owner{Node: name, Revision: p.GetOwnerRevision()},
+		Lease: p.GetLease(),
+		TTL:   p.GetTtl().AsDuration(),
+	}
+}
+
+// claimStatus reads a status; one that this version does not know is 0.
+func claimStatus(s uint32) state.ClaimStatus {
+	if s <= uint32(state.ClaimDisowned) {
+		return state.ClaimStatus(s)
+	}
+	return 0
+}

@@ -1,0 +1,310 @@
+package bubble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"github.com/leaderd/leaderd/planner"
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/kv"
+	"github.com/leaderd/leaderd/state/memkv"
+	"github.com/leaderd/leaderd/state/store"
+)
+
+const leaderKey = store.DefaultPrefix + "leader/held"
+
+// control is one life of a control node.
+type control struct {
+	w       *world
+	name    string
+	link    *link
+	store   *store.Store
+	planner *planner.Planner
+	catalog *planner.Catalog
+	server  *grpc.Server
+	// lease is the leadership's, 0 while there is none.
+	lease atomic.Int64
+	term  atomic.Int64
+	// ended are the errors with which terms ended.
+	mu    sync.Mutex
+	ended []error
+
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// control starts a control node.
+func (w *world) control(name string) *control {
+	w.t.Helper()
+	ctx, stop := context.WithCancel(w.ctx)
+	c := &control{w: w, name: name, link: newLink(w.mem), stop: stop, catalog: planner.NewCatalog()}
+	var err error
+	c.store, err = store.New(c.link.kv, store.Config{Logger: w.logger(name).Named("store")})
+	require.NoError(w.t, err)
+	jobs, nodes, pending := c.store.JobsCache(), c.store.NodesCache(), c.store.PendingCache()
+	for _, cache := range []*store.Cache{jobs.Cache, nodes.Cache, pending} {
+		c.done.Go(func() { _ = cache.Run(ctx) })
+	}
+	c.done.Go(func() { c.feed(ctx, jobs) })
+	cfg := w.plan
+	cfg.Logger = w.logger(name).Named("planner")
+	c.planner, err = planner.New(c.store, planner.Sources{
+		Catalog: c.catalog,
+		Nodes: func(ctx context.Context, each func([]state.Node)) error {
+			return follow(ctx, nodes.Cache, func(store.Update) { each(nodes.Nodes()) })
+		},
+		Pending: func(ctx context.Context, each func([]state.Pending)) error {
+			return follow(ctx, pending, func(u store.Update) { each(c.pending(u)) })
+		},
+	}, cfg)
+	require.NoError(w.t, err)
+	c.server = grpc.NewServer()
+	workerv1.RegisterLeaderServiceServer(c.server, planner.NewServer(c.planner))
+	listener := w.net.listen(name)
+	c.done.Go(func() { _ = c.server.Serve(listener) })
+	c.done.Go(func() { c.campaign(ctx) })
+	w.controls[name] = c
+	return c
+}
+
+// kill ends a control node as a crash does: nothing it does from now on reaches
+// the store or an executor.
+func (c *control) kill() {
+	if c.w.controls[c.name] == c {
+		delete(c.w.controls, c.name)
+	}
+	c.link.cut()
+	c.stop()
+	c.w.net.unlisten(c.name)
+	c.w.gone.Go(func() {
+		c.server.Stop()
+		c.done.Wait()
+		c.store.Close()
+	})
+}
+
+// resign ends a control node in order.
+func (c *control) resign() {
+	delete(c.w.controls, c.name)
+	c.stop()
+	c.w.gone.Go(func() {
+		c.done.Wait()
+		c.w.net.unlisten(c.name)
+		c.server.Stop()
+		c.store.Close()
+	})
+}
+
+// terms are the errors with which terms ended so far.
+func (c *control) terms() []error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]error(nil), c.ended...)
+}
+
+// campaign leads whenever it can, until ctx ends.
+func (c *control) campaign(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := c.lead(ctx); err != nil && ctx.Err() == nil {
+			c.w.logger(c.name).Named("election").Debug("no term", "err", err)
+		}
+		if !sleep(ctx, 100*time.Millisecond) {
+			return
+		}
+	}
+}
+
+// lead makes the leader's key, if it is free, and leads until the term is lost.
+func (c *control) lead(ctx context.Context) error {
+	once, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	begun := time.Now()
+	if res, err := c.link.kv.Range(once, leaderKey, "", kv.RangeOptions{KeysOnly: true}); err != nil || len(res.KVs) > 0 {
+		return err
+	}
+	lease, ttl, err := c.link.kv.Grant(once, electionTTL)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = c.link.kv.Revoke(ctx, lease)
+	}()
+	res, err := c.link.kv.Txn(once, kv.Txn{
+		If:   []kv.Compare{{Key: leaderKey, Target: kv.TargetCreateRevision}},
+		Then: []kv.Op{kv.Put(leaderKey, []byte(c.name), lease)},
+	})
+	if err != nil || !res.Succeeded {
+		return err
+	}
+	c.lease.Store(int64(lease))
+	c.term.Store(res.Revision)
+	defer c.lease.Store(0)
+	lctx, lose := context.WithCancelCause(ctx)
+	defer lose(nil)
+	var keeper sync.WaitGroup
+	keeper.Go(func() { c.keep(lctx, lose, lease, ttl, begun) })
+	err = c.planner.Run(lctx, state.Term{Number: res.Revision, Key: leaderKey})
+	if err == nil {
+		err = context.Cause(lctx)
+	}
+	lose(errors.New("term is over"))
+	keeper.Wait()
+	c.w.logger(c.name).Named("election").Info("term ended", "term", res.Revision, "err", err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = append(c.ended, err)
+	return err
+}
+
+// keep renews the leader's lease. It ends the term when the store says that the
+// lease is gone, or four fifths of the TTL after the start of the last request
+// that was answered.
+func (c *control) keep(ctx context.Context, lose context.CancelCauseFunc, lease kv.LeaseID, ttl time.Duration, begun time.Time) {
+	for deadline := begun.Add(ttl * 4 / 5); ; {
+		start := time.Now()
+		once, cancel := context.WithDeadline(ctx, deadline)
+		_, err := c.link.kv.KeepAlive(once, lease)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			deadline = start.Add(ttl * 4 / 5)
+		case errors.Is(err, kv.ErrLeaseNotFound), !time.Now().Before(deadline):
+			lose(fmt.Errorf("leader's lease: %w", err))
+			return
+		}
+		if !sleep(ctx, min(ttl/5, time.Until(deadline))) {
+			return
+		}
+	}
+}
+
+// feed keeps the catalog.
+func (c *control) feed(ctx context.Context, jobs *store.JobsCache) {
+	stored := func(from kv.KeyValue) planner.Stored {
+		j, err := c.store.DecodeJob(from)
+		return planner.Stored{Job: j, Value: from.Value, Err: err}
+	}
+	_ = follow(ctx, jobs.Cache, func(u store.Update) {
+		if u.Reset {
+			c.catalog.Reset(func(yield func(planner.Stored) bool) {
+				for _, from := range u.All {
+					if !yield(stored(*from)) {
+						return
+					}
+				}
+			})
+		}
+		for _, e := range u.Events {
+			if !e.Deleted {
+				c.catalog.Set(stored(e.KV))
+			} else if j, _ := c.store.DecodeJob(e.KV); j.ID != (state.JobID{}) {
+				c.catalog.Delete(j.ID)
+			}
+		}
+	})
+}
+
+func (c *control) pending(u store.Update) []state.Pending {
+	var runs []state.Pending
+	add := func(from kv.KeyValue) {
+		if p, err := c.store.DecodePending(from); err == nil {
+			runs = append(runs, p)
+		}
+	}
+	for _, from := range u.All {
+		add(*from)
+	}
+	for _, e := range u.Events {
+		if !e.Deleted {
+			add(e.KV)
+		}
+	}
+	return runs
+}
+
+func follow(ctx context.Context, cache *store.Cache, each func(store.Update)) error {
+	sub := cache.Subscribe()
+	defer sub.Close()
+	for {
+		u, err := sub.Next(ctx)
+		if err != nil {
+			return nil //nolint:nilerr // ctx ended
+		}
+		each(u)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// leader is the control node that leads, nil where none does.
+func (w *world) leader() *control {
+	now, _ := w.leaders.Follow()
+	return w.controls[now.Name]
+}
+
+// awaitLeader waits for a leader of a newer term and answers it.
+func (w *world) awaitLeader(after int64) *control {
+	w.t.Helper()
+	var c *control
+	w.eventually(30*time.Second, "a leader", func() bool {
+		c = w.leader()
+		return c != nil && c.term.Load() > after && !c.planner.Beat().IsZero()
+	})
+	return c
+}
+
+// leaders tells who leads, from the store itself.
+type leaders struct {
+	mem     *memkv.Store
+	mu      sync.Mutex
+	now     leaderNow
+	changed chan struct{}
+}
+
+func newLeaders(mem *memkv.Store) *leaders { return &leaders{mem: mem, changed: make(chan struct{})} }
+
+func (l *leaders) run(ctx context.Context) {
+	w, err := l.mem.Watch(ctx, leaderKey, "", 1)
+	if err != nil {
+		return
+	}
+	defer w.Close()
+	for {
+		b, err := w.Next(ctx)
+		if err != nil {
+			return
+		}
+		for _, e := range b.Events {
+			var now leaderNow
+			if !e.Deleted {
+				now = leaderNow{Name: string(e.KV.Value), Address: string(e.KV.Value), Term: e.KV.CreateRevision}
+			}
+			l.mu.Lock()
+			l.now = now
+			close(l.changed)
+			l.changed = make(chan struct{})
+			l.mu.Unlock()
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package bubble
+
+import (
+	"slices"
+	"time"
+
+	"github.com/leaderd/leaderd/state"
+)
+
+const clockLayout = "15:04:05"
+
+// watermarks checks that the watermark only rises, and never passes a slot that
+// nobody has decided: invariant 2 at every instant.
+func (c *checker) watermarks() {
+	var instant time.Time
+	var term int64
+	for _, m := range c.marks {
+		if m.instant.Before(instant) {
+			c.fail("rev %d: the watermark went back from %s to %s", m.revision,
+				instant.Format("15:04:05.000"), m.instant.Format("15:04:05.000"))
+		}
+		if m.term < term {
+			c.fail("rev %d: the watermark of term %d was written in term %d", m.revision, m.term, term)
+		}
+		instant, term = m.instant, max(term, m.term)
+	}
+	if len(c.marks) == 0 {
+		return
+	}
+	for id := range c.oracle.versions {
+		for _, d := range c.oracle.due(id, instant) {
+			i, _ := slices.BinarySearchFunc(c.marks, d.slot, func(m mark, slot time.Time) int { return m.instant.Compare(slot) })
+			if i == len(c.marks) || d.by.at.Add(slack).After(d.slot) {
+				continue
+			}
+			if at := c.decidedAt(id, d.slot); at == 0 || at > c.marks[i].revision {
+				c.fail("rev %d: the watermark %s passed slot %s of %s, which was decided at rev %d", c.marks[i].revision,
+					c.marks[i].instant.Format("15:04:05.000"), d.slot.Format(clockLayout), id, at)
+			}
+		}
+	}
+}
+
+// decidedAt is the revision at which a slot got its first record, 0 for none.
+func (c *checker) decidedAt(id state.JobID, slot time.Time) int64 {
+	at := c.decided[runKey{id, state.SlotRunID(slot)}]
+	for i := range c.ranges[id] {
+		if r := &c.ranges[id][i]; r.Covers(slot) && (at == 0 || r.Revision < at) {
+			at = r.Revision
+		}
+	}
+	return at
+}
+
+// slots checks that each due slot up to an instant has exactly one verdict or a
+// live record, and that no slot has one that was not due: invariant 2.
+func (c *checker) slots(until time.Time) {
+	for id := range c.oracle.versions {
+		isDue := map[time.Time]bool{}
+		for _, d := range c.oracle.due(id, until) {
+			isDue[d.slot] = true
+			k := runKey{id, state.SlotRunID(d.slot)}
+			verdicts := 0
+			if r, ok := c.records[k]; ok && r.Count <= 1 {
+				verdicts++
+			}
+			for i := range c.ranges[id] {
+				if c.ranges[id][i].Covers(d.slot) {
+					verdicts++
+				}
+			}
+			_, live := c.live[k]
+			switch {
+			case verdicts == 0 && !live:
+				c.fail("%s: slot %s has no record (generation %d)", id, d.slot.Format(clockLayout), d.by.Generation)
+			case verdicts > 1:
+				c.fail("%s: slot %s has %d verdicts", id, d.slot.Format(clockLayout), verdicts)
+			}
+		}
+		for k, r := range c.records {
+			if k.job == id && r.State >= state.StateSkipped {
+				c.excuse(&r, isDue, until)
+			}
+		}
+	}
+}
+
+// excuse checks a verdict on slots that did not start.
+func (c *checker) excuse(r *state.Record, isDue map[time.Time]bool, until time.Time) {
+	slot, ok := r.Run.Slot()
+	if !ok || r.Due.After(until) {
+		return
+	}
+	v := c.oracle.of(r.Job, r.Generation)
+	if v == nil {
+		c.fail("%s %s: verdict of generation %d, which never was", r.Job, r.Run, r.Generation)
+		return
+	}
+	if r.Reason == "" {
+		c.fail("%s %s: %s without a reason", r.Job, r.Run, r.State)
+	}
+	if r.Count <= 1 {
+		late := !slot.After(v.to.Add(slack)) && r.State == state.StateSkipped // the leader heard of the change late
+		if !isDue[slot] && !(v.names(slot) && late) {
+			c.fail("%s %s: %s:%s, but it was not due", r.Job, r.Run, r.State, r.Reason)
+		}
+		return
+	}
+	n := int64(0)
+	for t := v.next(r.Due.Add(-time.Second)); !t.IsZero() && !t.After(r.Until); t = v.next(t) {
+		n++
+	}
+	if n != r.Count || !v.names(r.Due) || !v.names(r.Until) {
+		c.fail("%s %s: a range to %s of %d slots, which has %d", r.Job, r.Run, r.Until.Format(clockLayout), r.Count, n)
+	}
+}

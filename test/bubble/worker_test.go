@@ -1,0 +1,268 @@
+package bubble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leaderd/leaderd/executor"
+	"github.com/leaderd/leaderd/executor/runner"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/store"
+)
+
+type leaderNow = executor.Leader
+
+// Follow implements executor.Leaders.
+func (l *leaders) Follow() (executor.Leader, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now, l.changed
+}
+
+// worker is one life of an executor.
+type worker struct {
+	w        *world
+	name     string
+	link     *link
+	wire     *wire
+	store    *store.Store
+	executor *executor.Executor
+	dead     atomic.Bool
+	stop     context.CancelFunc
+	done     chan struct{}
+}
+
+// place shapes a worker.
+type place struct {
+	labels   map[string]string
+	capacity int
+	grace    time.Duration
+}
+
+// worker starts an executor.
+func (w *world) worker(name string, p place) *worker {
+	w.t.Helper()
+	ctx, stop := context.WithCancel(w.ctx)
+	x := &worker{w: w, name: name, link: newLink(w.mem), wire: newWire(w.net), stop: stop, done: make(chan struct{})}
+	var err error
+	x.store, err = store.New(x.link.kv, store.Config{Logger: w.logger(name).Named("store")})
+	require.NoError(w.t, err)
+	x.executor, err = executor.New(journal{x.store, w.history}, w.leaders, x, x.wire.dial, executor.Config{
+		Node:       state.Node{Name: name, Executor: true, Labels: p.labels, Capacity: p.capacity, Started: time.Now()},
+		TTL:        registrationTTL,
+		DrainGrace: p.grace,
+		KillGrace:  time.Second,
+		Logger:     w.logger(name).Named("executor"),
+	})
+	require.NoError(w.t, err)
+	go func() {
+		defer close(x.done)
+		if err := x.executor.Run(ctx); err != nil {
+			w.logger(name).Error("executor ended", "err", err)
+		}
+	}()
+	w.workers[name] = x
+	return x
+}
+
+// kill ends an executor as a crash does: its work stops at once, and nothing it
+// does from now on reaches anybody.
+func (x *worker) kill() {
+	delete(x.w.workers, x.name)
+	x.dead.Store(true)
+	x.link.cut()
+	x.wire.cut(true)
+	x.w.history.died(x)
+	x.stop()
+	x.w.gone.Go(x.wait)
+}
+
+// drain ends an executor in order, in the background.
+func (x *worker) drain() {
+	delete(x.w.workers, x.name)
+	x.stop()
+	x.w.gone.Go(x.wait)
+}
+
+func (x *worker) wait() {
+	<-x.done
+	x.store.Close()
+}
+
+// registered tells whether the executor is registered.
+func (x *worker) registered() bool {
+	_, ok := x.executor.Current()
+	return ok
+}
+
+// revoke ends the executor's lease behind its back.
+func (x *worker) revoke() {
+	if reg, ok := x.executor.Current(); ok {
+		x.w.audit.forced(reg.Owner)
+		_ = x.w.api.Deregister(x.w.ctx, reg)
+	}
+}
+
+// Run implements executor.Runner.
+func (x *worker) Run(ctx context.Context, t runner.Task, _ io.Writer) runner.Outcome {
+	o := runner.Outcome{State: state.StateInterrupted, Error: "dead", Started: time.Now()}
+	if x.dead.Load() {
+		return o
+	}
+	work, end := x.w.history.start(x, &t)
+	o.State, o.Error = work.state, ""
+	if o.State != state.StateSucceeded {
+		o.Error = "the work went wrong"
+	}
+	if work.takes > 0 && !sleep(ctx, work.takes) {
+		o.State, o.Error = state.StateInterrupted, context.Cause(ctx).Error()
+		if errors.Is(context.Cause(ctx), runner.ErrCancelled) {
+			o.State = state.StateCancelled
+		}
+	}
+	o.Ended = time.Now()
+	end(o.State)
+	return o
+}
+
+// journal is the store as an executor of the same process uses it. It writes
+// down which ends were acknowledged.
+type journal struct {
+	*store.Store
+	history *history
+}
+
+// KeepAlive implements executor.Registry.
+func (j journal) KeepAlive(ctx context.Context, reg state.Registration) (time.Duration, error) {
+	ttl, err := j.KeepAliveNode(ctx, reg)
+	if errors.Is(err, store.ErrNotRegistered) {
+		err = fmt.Errorf("%w: %w", executor.ErrNotRegistered, err)
+	}
+	return ttl, err
+}
+
+// Finish implements executor.Journal.
+func (j journal) Finish(ctx context.Context, f state.Finish) (state.TokenStatus, error) {
+	status, err := j.Store.Finish(ctx, f)
+	if err == nil && status == state.TokenStored {
+		j.history.acknowledged(&f)
+	}
+	return status, err
+}
+
+// work is what a job's runs do.
+type work struct {
+	takes time.Duration
+	state state.RunState
+}
+
+// span is one execution of work.
+type span struct {
+	job     state.JobID
+	run     state.RunID
+	shard   int
+	attempt int
+	token   int64
+	node    string
+	begun   time.Time
+	ended   time.Time // zero: it goes on
+	state   state.RunState
+	died    bool // with its node
+
+	worker *worker
+}
+
+// history is what really ran, and what executors were told was stored.
+type history struct {
+	mu    sync.Mutex
+	work  map[state.JobID]work
+	spans []*span
+	acks  []state.Finish
+}
+
+func newHistory() *history { return &history{work: map[state.JobID]work{}} }
+
+// does says what the runs of a job do from now on.
+func (h *history) does(j *job, takes time.Duration, how state.RunState) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.work[j.id] = work{takes, how}
+}
+
+func (h *history) start(x *worker, t *runner.Task) (work, func(state.RunState)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := &span{
+		job: t.Job, run: t.Run, shard: t.Shard, attempt: t.Attempt, token: t.Token,
+		node: x.name, begun: time.Now(), worker: x,
+	}
+	h.spans = append(h.spans, s)
+	does, ok := h.work[t.Job]
+	if !ok {
+		does.state = state.StateSucceeded
+	}
+	return does, func(how state.RunState) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if s.ended.IsZero() {
+			s.ended, s.state = time.Now(), how
+		}
+	}
+}
+
+// died ends all that a worker ran.
+func (h *history) died(x *worker) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.spans {
+		if s.worker == x && s.ended.IsZero() {
+			s.ended, s.died = time.Now(), true
+		}
+	}
+}
+
+func (h *history) acknowledged(f *state.Finish) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.acks = append(h.acks, *f)
+}
+
+// all are the spans so far, in order of their begin.
+func (h *history) all() []span {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := make([]span, len(h.spans))
+	for i, s := range h.spans {
+		out[i] = *s
+	}
+	return out
+}
+
+// of are a job's spans so far.
+func (h *history) of(j *job) []span {
+	var out []span
+	for _, s := range h.all() {
+		if s.job == j.id {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// running is how many executions go on on a node; empty: on all.
+func (h *history) running(node string) int {
+	n := 0
+	for _, s := range h.all() {
+		if s.ended.IsZero() && (node == "" || s.node == node) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,251 @@
+package bubble
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/leaderd/leaderd/planner"
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/codec"
+	"github.com/leaderd/leaderd/state/memkv"
+	"github.com/leaderd/leaderd/state/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	// electionTTL is the leader's lease, registrationTTL an executor's.
+	electionTTL     = 5 * time.Second
+	registrationTTL = 4 * time.Second
+)
+
+// world is one cluster and all that is around it.
+type world struct {
+	t   *testing.T
+	ctx context.Context
+	mem *memkv.Store
+	// api is a store without faults, as a client's requests reach it.
+	api     *store.Store
+	net     *network
+	leaders *leaders
+	history *history
+	audit   *audit
+	log     *journalLog
+	plan    planner.Config
+
+	controls map[string]*control
+	workers  map[string]*worker
+	// gone are nodes that were killed and wind down.
+	gone sync.WaitGroup
+	stop context.CancelFunc
+	all  sync.WaitGroup
+}
+
+// bubble runs a test in a world of its own, at a whole minute.
+func bubble(t *testing.T, f func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		f(w)
+		w.verify(false)
+	})
+}
+
+func newWorld(t *testing.T) *world {
+	ctx, stop := context.WithCancel(context.Background())
+	w := &world{
+		t: t, ctx: ctx, stop: stop,
+		mem:      memkv.New(),
+		net:      newNetwork(),
+		history:  newHistory(),
+		log:      &journalLog{},
+		controls: map[string]*control{},
+		workers:  map[string]*worker{},
+	}
+	var err error
+	w.api, err = store.New(w.mem, store.Config{})
+	require.NoError(t, err)
+	w.audit = newAudit(w.mem, w.api)
+	w.leaders = newLeaders(w.mem)
+	w.all.Go(func() { w.audit.run(ctx) })
+	w.all.Go(func() { w.leaders.run(ctx) })
+	synctest.Wait()
+	return w
+}
+
+// close ends all nodes in order, and shows the log of a test that failed.
+func (w *world) close() {
+	for _, x := range w.workers {
+		x.drain()
+	}
+	for _, c := range w.controls {
+		c.kill()
+	}
+	w.gone.Wait()
+	w.stop()
+	w.all.Wait()
+	w.api.Close()
+	w.mem.Close()
+	if w.t.Failed() {
+		w.t.Log("log of the cluster:\n" + w.log.tail())
+	}
+}
+
+// logger is a node's.
+func (w *world) logger(node string) hclog.Logger {
+	return hclog.New(&hclog.LoggerOptions{
+		Name: node, Level: hclog.Info, Output: w.log, TimeFormat: "15:04:05.000", TimeFn: func() time.Time { return time.Now().UTC() },
+	})
+}
+
+// journalLog is the newest part of the log.
+type journalLog struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+const maxLog = 256 << 10
+
+func (l *journalLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.buf.Len() > 2*maxLog {
+		l.buf.Next(l.buf.Len() - maxLog)
+	}
+	return l.buf.Write(p)
+}
+
+func (l *journalLog) tail() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// pass lets virtual time pass.
+func (w *world) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// until lets virtual time pass up to an instant.
+func (w *world) until(at time.Time) { w.pass(time.Until(at)) }
+
+// eventually waits for a condition, looking every 100 ms, for at most d.
+func (w *world) eventually(d time.Duration, what string, ok func() bool) {
+	w.t.Helper()
+	for end := time.Now().Add(d); !ok(); w.pass(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			require.FailNow(w.t, "not within "+d.String(), what)
+		}
+	}
+}
+
+// job is a spec in the making; its target does nothing by itself: what the work
+// does is the history's to say (see history.does).
+type job struct {
+	id   state.JobID
+	spec state.JobSpec
+}
+
+// newJob is a job of namespace ns that allows overlap.
+func newJob(name string, schedules ...string) *job {
+	return &job{
+		id:   state.JobID{Namespace: "ns", Name: name},
+		spec: state.JobSpec{Schedules: schedules, NoOp: true, Overlap: state.OverlapAllow},
+	}
+}
+
+func (j *job) with(change func(*state.JobSpec)) *job {
+	change(&j.spec)
+	return j
+}
+
+func (j *job) proto() *leaderdv1.JobSpec { return codec.SpecToProto(&j.spec) }
+
+// put stores a job.
+func (w *world) put(j *job) {
+	w.t.Helper()
+	_, err := w.api.PutJob(w.ctx, store.PutJob{ID: j.id, Spec: j.proto(), AllowMissing: true, Actor: "test", Now: time.Now()})
+	require.NoError(w.t, err)
+}
+
+func (w *world) change(j *job) store.ChangeJob {
+	return store.ChangeJob{ID: j.id, Actor: "test", Reason: "test", Now: time.Now()}
+}
+
+func (w *world) pause(j *job) {
+	w.t.Helper()
+	_, _, err := w.api.PauseJob(w.ctx, w.change(j))
+	require.NoError(w.t, err)
+}
+
+func (w *world) resume(j *job) {
+	w.t.Helper()
+	_, _, err := w.api.ResumeJob(w.ctx, w.change(j))
+	require.NoError(w.t, err)
+}
+
+func (w *world) delete(j *job) {
+	w.t.Helper()
+	require.NoError(w.t, w.api.DeleteJob(w.ctx, w.change(j)))
+}
+
+// trigger asks for a run.
+func (w *world) trigger(j *job, nonce uint32, allowOverlap bool) state.RunID {
+	w.t.Helper()
+	run := state.TriggerRunID(time.Now(), nonce)
+	_, err := w.api.PutPending(w.ctx, state.Pending{
+		Job: j.id, Run: run, Requested: time.Now(), Actor: "test", AllowOverlap: allowOverlap,
+	})
+	require.NoError(w.t, err)
+	return run
+}
+
+// entry reads a run.
+func (w *world) entry(j *job, run state.RunID) store.RunEntry {
+	w.t.Helper()
+	e, err := w.api.GetRun(w.ctx, j.id, run)
+	require.NoError(w.t, err, "run %s", run)
+	return e
+}
+
+// verdict is how a run ended: "succeeded", "missed:outage", or what is live.
+func (w *world) verdict(j *job, run state.RunID) string {
+	w.t.Helper()
+	e, err := w.api.GetRun(w.ctx, j.id, run)
+	switch {
+	case err != nil:
+		return err.Error()
+	case e.Record != nil && e.Record.Reason != "":
+		return fmt.Sprintf("%s:%s", e.Record.State, e.Record.Reason)
+	case e.Record != nil:
+		return e.Record.State.String()
+	case len(e.Live) > 0:
+		return e.Live[0].State.String()
+	}
+	return "pending"
+}
+
+func (w *world) slotVerdict(j *job, slot time.Time) string {
+	w.t.Helper()
+	return w.verdict(j, state.SlotRunID(slot))
+}
+
+// watermark reads the watermark.
+func (w *world) watermark() state.Watermark {
+	w.t.Helper()
+	m, err := w.api.GetWatermark(w.ctx)
+	require.NoError(w.t, err)
+	return m
+}

@@ -21,11 +21,13 @@ func zapLogger(log hclog.Logger, stopping *atomic.Bool) *zap.Logger {
 	return zap.New(core, zap.AddStacktrace(zapcore.DPanicLevel))
 }
 
-// expected are warnings about how we mean it: one listener for a client that
-// speaks gRPC alone, and no authentication in the embedded member.
+// expected are warnings about what we mean so, one listener for a client that
+// speaks gRPC alone and no authentication in the embedded member, and one that
+// says in many words what the warning before it said.
 var expected = map[string]bool{
 	"Running http and grpc server on single port. This is not recommended for production.": true,
 	"simple token is not cryptographically signed":                                         true,
+	"request stats": true,
 }
 
 // bridge is a zapcore.Core on an hclog.Logger.
@@ -74,7 +76,7 @@ func (b *bridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
 		for _, f := range fields {
 			f.AddTo(enc)
 			if v, ok := enc.Fields[f.Key]; ok {
-				args = append(args, f.Key, v)
+				args = append(args, f.Key, clip(v))
 			}
 		}
 	}
@@ -89,6 +91,16 @@ func (b *bridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	}
 	b.log.Log(at, e.Message, args...)
 	return nil
+}
+
+// maxText is how much of a field is logged: etcd puts whole requests into some.
+const maxText = 512
+
+func clip(v any) any {
+	if text, ok := v.(string); ok && len(text) > maxText {
+		return text[:maxText] + "…"
+	}
+	return v
 }
 
 func (b *bridge) Sync() error { return nil }

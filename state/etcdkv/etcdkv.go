@@ -10,6 +10,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/peer"
 
 	"github.com/leaderd/leaderd/state/kv"
@@ -23,17 +24,25 @@ const (
 	maxRecvBytes = math.MaxInt32
 )
 
+// connect is gRPC's default but for the greatest wait, whose two minutes would
+// outlast every lease.
+var connect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+	MinConnectTimeout: 3 * time.Second,
+}
+
 // ClientConfig is the part of a client's configuration that this package relies on,
 // for the given endpoints: no retries of requests, a dead connection noticed within
-// 15 s (a ping each 10 s, answered within 5 s, also while nothing is under way).
-// Add credentials, TLS and a logger.
+// 15 s while a request or watch is under way (a ping each 10 s, answered within
+// 5 s; etcd breaks the connection of a client that pings without one), and a lost
+// endpoint tried again every 2 s. Add credentials, TLS and a logger.
 func ClientConfig(endpoints ...string) clientv3.Config {
 	return clientv3.Config{
 		Endpoints:            endpoints,
 		DialTimeout:          5 * time.Second,
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 5 * time.Second,
-		PermitWithoutStream:  true,
+		DialOptions:          []grpc.DialOption{grpc.WithConnectParams(connect)},
 		MaxUnaryRetries:      1, // one attempt
 		MaxCallSendMsgSize:   maxSendBytes,
 		MaxCallRecvMsgSize:   maxRecvBytes,

@@ -71,10 +71,10 @@ func Main(ctx context.Context, d Deps, args []string) int {
 	root := New(d)
 	root.SetArgs(args)
 
-	// Whatever cobra finds wrong before a command starts is a mistake in the
+	// Whatever is wrong before a command's own code runs is a mistake in the
 	// command line.
 	started := false
-	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
+	onStart(root, func() { started = true })
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
@@ -86,6 +86,19 @@ func Main(ctx context.Context, d Deps, args []string) int {
 		fmt.Fprintln(d.Stderr, "error: "+line)
 	}
 	return exitStatus(err)
+}
+
+// onStart has f called before the code of c, and of each command below it, runs.
+func onStart(c *cobra.Command, f func()) {
+	if run := c.RunE; run != nil {
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			f()
+			return run(cmd, args)
+		}
+	}
+	for _, sub := range c.Commands() {
+		onStart(sub, f)
+	}
 }
 
 // New makes the command line. Its commands return errors for Main to print.

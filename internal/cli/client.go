@@ -2,7 +2,7 @@ package cli
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net"
 	"os/user"
 	"strings"
@@ -13,8 +13,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/resolver"
-	"google.golang.org/grpc/resolver/manual"
 
 	"github.com/leaderd/leaderd/internal/config"
 	"github.com/leaderd/leaderd/internal/rpc"
@@ -27,28 +25,6 @@ const (
 	// actorKey is the metadata that says who asks.
 	actorKey = "leaderd-actor"
 )
-
-// serviceConfig spreads requests over the addresses that can be reached and tries
-// those that can be repeated at another when one is going away. A trigger would
-// make a second run, and a repeated delete would find nothing: they are not.
-const serviceConfig = `{
-  "loadBalancingConfig": [{"round_robin": {}}],
-  "methodConfig": [{
-    "name": [
-      {"service": "leaderd.v1.JobService", "method": "GetJob"},
-      {"service": "leaderd.v1.JobService", "method": "ListJobs"},
-      {"service": "leaderd.v1.JobService", "method": "UpdateJob"},
-      {"service": "leaderd.v1.JobService", "method": "PauseJob"},
-      {"service": "leaderd.v1.JobService", "method": "ResumeJob"},
-      {"service": "leaderd.v1.RunService"},
-      {"service": "leaderd.v1.ClusterService"}
-    ],
-    "retryPolicy": {
-      "maxAttempts": 4, "initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2,
-      "retryableStatusCodes": ["UNAVAILABLE"]
-    }
-  }]
-}`
 
 // dialer is how a command reaches the API.
 type dialer struct {
@@ -75,10 +51,10 @@ type api struct {
 	jobs    leaderdv1.JobServiceClient
 	runs    leaderdv1.RunServiceClient
 	cluster leaderdv1.ClusterServiceClient
-	conn    *grpc.ClientConn
+	conn    *failover
 }
 
-func (a *api) close() { _ = a.conn.Close() } // fails only if closed before
+func (a *api) close() { _ = a.conn.close() } // fails only if closed before
 
 // with makes a command's body out of one that uses the API.
 func (o *dialer) with(f func(ctx context.Context, a *api, args []string) error) func(*cobra.Command, []string) error {
@@ -105,52 +81,46 @@ func (o *dialer) dial() (*api, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	cfg := rpc.ClientConfig{Options: []grpc.DialOption{
-		grpc.WithDefaultServiceConfig(serviceConfig),
-		grpc.WithUnaryInterceptor(o.unary()),
-	}}
+	var cfg rpc.ClientConfig
 	if secure != nil {
 		cfg.Credentials = credentials.NewTLS(secure)
 	}
-	target := "dns:///" + addresses[0] // a name may stand for all control nodes
-	if len(addresses) > 1 {
-		list := manual.NewBuilderWithScheme("leaderd")
-		var state resolver.State
-		for _, address := range addresses {
-			host, _, _ := net.SplitHostPort(address)
-			state.Addresses = append(state.Addresses, resolver.Address{Addr: address, ServerName: host})
+	conn := &failover{}
+	for _, address := range addresses {
+		c, err := rpc.Dial(address, cfg)
+		if err != nil {
+			return nil, errors.Join(usageError{err}, conn.close())
 		}
-		list.InitialState(state)
-		cfg.Options = append(cfg.Options, grpc.WithResolvers(list))
-		target = "leaderd:///cluster"
+		conn.conns = append(conn.conns, c)
 	}
-	conn, err := rpc.Dial(target, cfg)
-	if err != nil {
-		return nil, err
-	}
+	via := &caller{ClientConnInterface: conn, dialer: o, actor: actor()}
 	return &api{
-		jobs:    leaderdv1.NewJobServiceClient(conn),
-		runs:    leaderdv1.NewRunServiceClient(conn),
-		cluster: leaderdv1.NewClusterServiceClient(conn),
+		jobs:    leaderdv1.NewJobServiceClient(via),
+		runs:    leaderdv1.NewRunServiceClient(via),
+		cluster: leaderdv1.NewClusterServiceClient(via),
 		conn:    conn,
 	}, nil
 }
 
-// unary bounds each request, says who asks, and keeps what an error needs to be
+// caller bounds each request, says who asks, and keeps what an error needs to be
 // explained.
-func (o *dialer) unary() grpc.UnaryClientInterceptor {
-	who := actor()
-	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		ctx, cancel := context.WithTimeout(ctx, o.timeout)
-		defer cancel()
-		if who != "" {
-			ctx = metadata.AppendToOutgoingContext(ctx, actorKey, who)
-		}
-		if err := call(ctx, method, req, reply, conn, opts...); err != nil {
-			return &apiError{err: err, address: o.address, timeout: o.timeout}
-		}
-		return nil
+type caller struct {
+	grpc.ClientConnInterface
+	dialer *dialer
+	actor  string
+}
+
+// Invoke implements grpc.ClientConnInterface.
+func (c *caller) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	ctx, cancel := context.WithTimeout(ctx, c.dialer.timeout)
+	defer cancel()
+	if c.actor != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, actorKey, c.actor)
 	}
+	if err := c.ClientConnInterface.Invoke(ctx, method, args, reply, opts...); err != nil {
+		return &apiError{err: err, address: c.dialer.address, timeout: c.dialer.timeout}
+	}
+	return nil
 }
 
 // actor is the name of the user, where the system tells, cut to what metadata may
@@ -195,7 +165,7 @@ func pages(f func(token string) (next string, err error)) error {
 			return err
 		}
 		if next == token {
-			return fmt.Errorf("the server answers the same page again")
+			return errors.New("the server answers the same page again")
 		}
 		token = next
 	}

@@ -83,13 +83,18 @@ func (l *Live) round(ctx context.Context, began time.Time) (lines []string, stat
 	if err != nil {
 		return nil, "", err
 	}
-	jobs, err := l.Jobs.ListJobs(ctx, &leaderdv1.ListJobsRequest{Parent: "namespaces/-", PageSize: pageSize})
+	var jobs []*leaderdv1.Job
+	err = pages(func(token string) (string, error) {
+		resp, err := l.Jobs.ListJobs(ctx, &leaderdv1.ListJobsRequest{Parent: "namespaces/-", PageSize: pageSize, PageToken: token})
+		jobs = append(jobs, resp.GetJobs()...)
+		return resp.GetNextPageToken(), err
+	})
 	if err != nil {
 		return nil, "", err
 	}
 	var ended []*leaderdv1.Run
 	live := 0
-	for _, job := range jobs.GetJobs() {
+	for _, job := range jobs {
 		resp, err := l.Runs.ListRuns(ctx, &leaderdv1.ListRunsRequest{Parent: job.GetName(), PageSize: livePage})
 		if err != nil {
 			return nil, "", err

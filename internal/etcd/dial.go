@@ -30,7 +30,7 @@ func Dial(cfg config.Etcd, log hclog.Logger) (*clientv3.Client, error) {
 		}
 		password = string(bytes.Trim(content, "\r\n"))
 	}
-	return dial(cfg, secure, password, log.Named("etcd"))
+	return dial(cfg, secure, password, log.Named("etcd-client"))
 }
 
 func dial(cfg config.Etcd, secure *tls.Config, password string, log hclog.Logger) (*clientv3.Client, error) {
@@ -38,7 +38,7 @@ func dial(cfg config.Etcd, secure *tls.Config, password string, log hclog.Logger
 	c.DialTimeout = cfg.DialTimeout
 	c.Username, c.Password = cfg.Username, password
 	c.TLS = secure
-	c.Logger = zapLogger(log.Named("client"), nil)
+	c.Logger = zapLogger(log, nil)
 	client, err := clientv3.New(c)
 	if err != nil {
 		return nil, fmt.Errorf("dial etcd: %w", err)

@@ -16,7 +16,7 @@ type FieldViolation struct {
 
 // Violations is an error that holds everything that is wrong with a value, in
 // order of the fields.
-type Violations []FieldViolation
+type Violations []FieldViolation //nolint:errname // the list is the error
 
 // Error has all violations in one line.
 func (v Violations) Error() string {

@@ -25,8 +25,8 @@ func (h *HTTP) validate(v *Violations) {
 	if strings.EqualFold(h.Method, "CONNECT") {
 		v.Add("spec.http.method", "CONNECT opens a tunnel, which no job can use")
 	}
-	if err := checkURL(h.URL); err != nil {
-		v.Add("spec.http.url", "%s", err)
+	if why := checkURL(h.URL); why != "" {
+		v.Add("spec.http.url", "%s", why)
 	}
 	h.checkHeader(v)
 	if n := len(h.Body); n > MaxBodyBytes {
@@ -76,12 +76,13 @@ func (h *HTTP) checkHeader(v *Violations) {
 
 func isNoHeaderValue(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f }
 
-func checkURL(text string) error {
+// checkURL says what is wrong with a URL; the empty string is nothing.
+func checkURL(text string) string {
 	if text == "" {
-		return errors.New("is empty; an absolute http or https URL is required")
+		return "is empty; an absolute http or https URL is required"
 	}
 	if n := len(text); n > MaxURLBytes {
-		return fmt.Errorf("has %d bytes; at most %d are allowed", n, MaxURLBytes)
+		return fmt.Sprintf("has %d bytes; at most %d are allowed", n, MaxURLBytes)
 	}
 	u, err := url.Parse(text)
 	if err != nil {
@@ -89,20 +90,20 @@ func checkURL(text string) error {
 		if parse, ok := errors.AsType[*url.Error](err); ok {
 			err = parse.Err
 		}
-		return fmt.Errorf("cannot be read: %w", err)
+		return fmt.Sprintf("cannot be read: %s", err)
 	}
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
-		return fmt.Errorf("has the scheme %q; an absolute http or https URL is required", u.Scheme)
+		return fmt.Sprintf("has the scheme %q; an absolute http or https URL is required", u.Scheme)
 	case u.Hostname() == "":
-		return errors.New("names no host; an absolute http or https URL is required")
+		return "names no host; an absolute http or https URL is required"
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-			return fmt.Errorf("has the port %q; allowed are 1–65535", port)
+			return fmt.Sprintf("has the port %q; allowed are 1–65535", port)
 		}
 	}
-	return nil
+	return ""
 }
 
 // isToken tells RFC 9110's token.

@@ -69,13 +69,12 @@ func NewCache(db kv.KV, prefix string, log hclog.Logger) *Cache {
 func (c *Cache) Run(ctx context.Context) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 5*time.Second
-	for listed := false; ctx.Err() == nil; {
+	for listed := false; ; {
 		before := c.LastHeard()
 		err := c.follow(ctx, &listed)
-		if ctx.Err() != nil {
-			break
-		}
 		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // the end of ctx is the end of the task
 		case errors.Is(err, kv.ErrCompacted):
 			c.log.Info("watch fell behind compaction, listing anew", "prefix", c.from)
 			listed = false
@@ -90,11 +89,8 @@ func (c *Cache) Run(ctx context.Context) error {
 		if c.LastHeard().After(before) {
 			pause.Reset()
 		}
-		if sleep(ctx, pause.NextBackOff()) != nil {
-			break
-		}
+		pauseFor(ctx, pause.NextBackOff())
 	}
-	return nil
 }
 
 // follow lists, unless that has been done, then watches until something fails.

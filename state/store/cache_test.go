@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,7 +109,9 @@ func follow(t *testing.T, c *Cache) *follower {
 
 func (f *follower) step(t *testing.T) Update {
 	t.Helper()
-	u, err := f.sub.Next(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	u, err := f.sub.Next(ctx)
 	require.NoError(t, err)
 	if u.Reset {
 		f.resets++
@@ -186,9 +189,9 @@ func TestCacheListsAnewAfterCompaction(t *testing.T) {
 		db := memkv.New()
 		defer db.Close()
 		put(t, db, "/p/a", "1")
-		var broken bool
+		var broken atomic.Bool
 		c := running(t, faulty.New(db, func(_ context.Context, call faulty.Call) faulty.Fault {
-			if broken && (call.Op == faulty.OpNext || call.Op == faulty.OpWatch) {
+			if broken.Load() && (call.Op == faulty.OpNext || call.Op == faulty.OpWatch) {
 				return faulty.Fault{Before: kv.ErrUnavailable}
 			}
 			return faulty.Fault{}
@@ -197,23 +200,31 @@ func TestCacheListsAnewAfterCompaction(t *testing.T) {
 		f.step(t)
 
 		// A watch that only broke goes on where it ended.
-		broken = true
+		synctest.Wait() // until the watch waits
+		broken.Store(true)
+		put(t, db, "/p/b", "0") // ends the Next that is under way
+		synctest.Wait()
+		f.step(t)
 		rev := put(t, db, "/p/b", "1")
 		time.Sleep(time.Minute)
-		broken = false
+		broken.Store(false)
 		require.NoError(t, c.WaitFor(t.Context(), rev))
 		require.False(t, f.step(t).Reset)
 
-		broken = true
+		synctest.Wait() // until the watch waits
+		broken.Store(true)
+		put(t, db, "/p/b", "2") // ends the Next that is under way
+		synctest.Wait()
+		f.step(t)
 		put(t, db, "/p/c", "1")
 		del(t, db, "/p/a")
 		rev = put(t, db, "/p/c", "2")
 		time.Sleep(time.Minute)
 		require.NoError(t, db.Compact(t.Context(), rev))
 		require.Len(t, contents(c), 2, "it answers what it knew")
-		broken = false
+		broken.Store(false)
 		require.NoError(t, c.WaitFor(t.Context(), rev))
-		require.Equal(t, map[string]string{"/p/b": "1", "/p/c": "2"}, contents(c))
+		require.Equal(t, map[string]string{"/p/b": "2", "/p/c": "2"}, contents(c))
 		require.True(t, f.step(t).Reset)
 		require.Equal(t, contents(c), f.known)
 	})
@@ -223,19 +234,21 @@ func TestCacheGivesUpASilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memkv.New()
 		defer db.Close()
-		deaf := false
+		var deaf atomic.Bool
 		c := running(t, faulty.New(db, func(_ context.Context, call faulty.Call) faulty.Fault {
-			if deaf && call.Op == faulty.OpNext {
+			if deaf.Load() && call.Op == faulty.OpNext {
 				return faulty.Fault{Delay: 24 * time.Hour}
 			}
 			return faulty.Fault{}
 		}))
 		require.NoError(t, c.Fresh(t.Context()))
-		deaf = true
+		synctest.Wait() // until the watch waits
+		deaf.Store(true)
 		rev := put(t, db, "/p/a", "1") // ends the Next that is under way
+		synctest.Wait()
 		rev = max(rev, put(t, db, "/p/b", "1"))
 		time.Sleep(maxSilence + time.Minute)
-		deaf = false
+		deaf.Store(false)
 		time.Sleep(maxSilence + time.Minute)
 		require.GreaterOrEqual(t, c.Revision(), rev)
 		require.Len(t, contents(c), 2)
@@ -274,9 +287,9 @@ func TestJobsCacheListsWhatWasWritten(t *testing.T) {
 		ctx := t.Context()
 		db := memkv.New()
 		defer db.Close()
-		deaf := false
+		var deaf atomic.Bool
 		s := openStore(t, faulty.New(db, func(_ context.Context, call faulty.Call) faulty.Fault {
-			if deaf && call.Op == faulty.OpNext {
+			if deaf.Load() && call.Op == faulty.OpNext {
 				return faulty.Fault{DelayAfter: 24 * time.Hour}
 			}
 			return faulty.Fault{}
@@ -290,7 +303,7 @@ func TestJobsCacheListsWhatWasWritten(t *testing.T) {
 			require.NoError(t, <-done)
 		}()
 		for i := range 100 {
-			deaf = i > 95
+			deaf.Store(i > 95)
 			_, err := s.PutJob(ctx, putOf(state.JobID{Namespace: "a", Name: fmt.Sprint(i)}, specOf("@daily")))
 			require.NoError(t, err)
 			page, err := c.ListJobs(ctx, ListJobs{Namespace: "a", Limit: 1000})

@@ -225,7 +225,7 @@ func (s *Store) jobEntry(from kv.KeyValue) JobEntry {
 	if err == nil {
 		err = proto.Unmarshal(from.Value, &message)
 	}
-	if err == nil && message.Spec == nil {
+	if err == nil && message.GetSpec() == nil {
 		err = errors.New("it has no spec")
 	}
 	if err != nil {

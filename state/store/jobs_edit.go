@@ -83,7 +83,7 @@ func (s *Store) edit(ctx context.Context, e *edit) (JobEntry, state.Change, erro
 		}
 		have = now
 		if try >= 2 {
-			if err := sleep(ctx, rand.N(20*time.Millisecond)); err != nil { //nolint:gosec // jitter
+			if err := sleep(ctx, rand.N(20*time.Millisecond)); err != nil {
 				return JobEntry{}, 0, err
 			}
 		}
@@ -242,7 +242,7 @@ func (s *Store) repeat(ctx context.Context, try func(context.Context) error) err
 			return err
 		}
 		s.log.Debug("store is asked again", "err", err, "wait", wait)
-		if stop := sleep(ctx, wait/2+rand.N(wait/2)); stop != nil { //nolint:gosec // jitter
+		if stop := sleep(ctx, wait/2+rand.N(wait/2)); stop != nil {
 			return fmt.Errorf("%w: %w", err, stop)
 		}
 	}
@@ -262,13 +262,20 @@ func passing(err error) bool {
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
+	pauseFor(ctx, d)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// pauseFor waits for d or the end of ctx, which the caller looks at itself.
+func pauseFor(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

@@ -155,7 +155,7 @@ func (s *Store) versionEntry(id state.JobID, from kv.KeyValue) VersionEntry {
 	e.Message = &message
 	e.Version = state.JobVersion{
 		Job:    codec.JobFromProto(message.GetJob()),
-		Change: state.Change(message.GetChange()), //nolint:gosec // written from a state.Change
+		Change: state.Change(message.GetChange()),
 		Actor:  message.GetActor(),
 		Reason: message.GetReason(),
 		Time:   codec.Time(message.GetTime()),

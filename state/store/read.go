@@ -110,9 +110,9 @@ func (s *Store) readRuns(ctx context.Context, id state.JobID, runs []state.RunID
 // nothing.
 func (s *Store) runEntry(id state.JobID, run state.RunID, history, shards, gate, pending []kv.KeyValue) RunEntry {
 	e := RunEntry{Job: id, Run: run}
-	for _, found := range history {
-		e.size += len(found.Key) + len(found.Value)
-		rec, err := decodeRecord(id, run, found)
+	if len(history) > 0 {
+		e.size += len(history[0].Key) + len(history[0].Value)
+		rec, err := decodeRecord(id, run, history[0])
 		if err != nil {
 			e.Broken = err
 		} else {

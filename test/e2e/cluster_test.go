@@ -1,0 +1,271 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/proto"
+
+	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	"github.com/leaderd/leaderd/test/e2e/history"
+	"github.com/leaderd/leaderd/test/etcdtest"
+)
+
+// prefix of all keys.
+const prefix = "/leaderd/"
+
+// workshop is a place for a scenario: a directory, whose logs a failure keeps and
+// prints, and a recorder.
+type workshop struct {
+	*recorder
+	t     testing.TB
+	dir   string
+	nodes []*node
+}
+
+func newWorkshop(t testing.TB) *workshop {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "leaderd-e2e-")
+	require.NoError(t, err)
+	w := &workshop{t: t, dir: dir}
+	t.Cleanup(func() {
+		if !t.Failed() && os.Getenv("LEADERD_E2E_KEEP") == "" {
+			require.NoError(t, os.RemoveAll(dir))
+			return
+		}
+		for _, n := range w.nodes {
+			t.Logf("log of %s, in %s:\n%s", n.name, n.logPath, logTail(n.logPath))
+		}
+	})
+	w.recorder = newRecorder(t, dir)
+	return w
+}
+
+// node adds a place for a process.
+func (w *workshop) node(name string, extra ...string) *node {
+	w.t.Helper()
+	n := newNode(w.t, w.dir, name, extra...)
+	w.nodes = append(w.nodes, n)
+	return n
+}
+
+// named finds a node.
+func (w *workshop) named(name string) *node {
+	w.t.Helper()
+	i := slices.IndexFunc(w.nodes, func(n *node) bool { return n.name == name })
+	require.GreaterOrEqual(w.t, i, 0, "no node %q", name)
+	return w.nodes[i]
+}
+
+// others are the nodes but those.
+func (w *workshop) others(not ...*node) []*node {
+	return slices.DeleteFunc(slices.Clone(w.nodes), func(n *node) bool { return slices.Contains(not, n) })
+}
+
+// cluster is nodes on an etcd of the test.
+type cluster struct {
+	*workshop
+	*api
+	t    testing.TB
+	etcd *etcdtest.Server
+}
+
+// options shape a cluster.
+type options struct {
+	nodes int
+	etcd  []etcdtest.Option
+	// flags of all nodes
+	flags []string
+	// endpoints, where nodes shall not reach etcd directly
+	endpoints func(node int, direct []string) []string
+}
+
+// newCluster makes a cluster of nodes n1, n2, … with both roles, and starts them.
+func newCluster(t testing.TB, o options) *cluster {
+	t.Helper()
+	c := &cluster{workshop: newWorkshop(t), t: t, etcd: etcdtest.Start(t, o.etcd...)}
+	var addresses []string
+	for i := range o.nodes {
+		endpoints := c.etcd.Endpoints()
+		if o.endpoints != nil {
+			endpoints = o.endpoints(i, endpoints)
+		}
+		n := c.node(fmt.Sprintf("n%d", i+1), append([]string{"--etcd-endpoints=" + strings.Join(endpoints, ",")}, o.flags...)...)
+		addresses = append(addresses, n.api)
+	}
+	c.api = newAPI(t, addresses...)
+	c.startAll()
+	return c
+}
+
+// startAll starts all nodes and waits until they are ready and one leads.
+func (c *cluster) startAll() {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		n.start()
+	}
+	for _, n := range c.nodes {
+		n.ready()
+	}
+	c.awaitLeader()
+	c.awaitNodes(len(c.nodes))
+}
+
+// leader is the node that leads.
+func (c *cluster) leader() *node {
+	c.t.Helper()
+	return c.named(c.awaitLeader())
+}
+
+// versions replays every change of a job from etcd's own past, which is never
+// compacted in a test's etcd unless the test does.
+func (c *cluster) versions() map[string][]history.Version {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	return replayVersions(ctx, c.t, c.etcd.Client())
+}
+
+func replayVersions(ctx context.Context, t testing.TB, client *clientv3.Client) map[string][]history.Version {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// The last event is one of our own, so that the end is seen.
+	done, err := client.Put(ctx, prefix+"versions/~", "")
+	require.NoError(t, err)
+	end := done.Header.Revision
+	deletes := map[int64]time.Time{} // when, by revision
+	for resp := range client.Watch(ctx, prefix+"versions/", clientv3.WithPrefix(), clientv3.WithRev(1)) {
+		require.NoError(t, resp.Err())
+		for _, e := range resp.Events {
+			var v statev1.Version
+			if e.Type == clientv3.EventTypePut && proto.Unmarshal(e.Kv.Value, &v) == nil {
+				deletes[e.Kv.ModRevision] = time.UnixMicro(v.GetTime())
+			}
+		}
+		if resp.Events[len(resp.Events)-1].Kv.ModRevision >= end {
+			break
+		}
+	}
+	done, err = client.Put(ctx, prefix+"jobs/~", "")
+	require.NoError(t, err)
+	end = done.Header.Revision
+	_, err = client.Delete(ctx, prefix+"jobs/~")
+	require.NoError(t, err)
+	out := map[string][]history.Version{}
+	for resp := range client.Watch(ctx, prefix+"jobs/", clientv3.WithPrefix(), clientv3.WithRev(1)) {
+		require.NoError(t, resp.Err())
+		for _, e := range resp.Events {
+			if e.Kv.ModRevision >= end {
+				return out
+			}
+			parts := strings.Split(strings.TrimPrefix(string(e.Kv.Key), prefix), "/")
+			if len(parts) != 3 {
+				continue
+			}
+			v := history.Version{Revision: e.Kv.ModRevision, Deleted: true, Effective: deletes[e.Kv.ModRevision], Slack: 3 * time.Second}
+			if e.Type == clientv3.EventTypePut {
+				v = versionOf(e.Kv.Value)
+				v.Revision = e.Kv.ModRevision
+			}
+			out[parts[2]] = append(out[parts[2]], v)
+		}
+	}
+	require.Fail(t, "the watch of jobs ended", "%v", ctx.Err())
+	return nil
+}
+
+// versionOf reads a stored job; one that cannot be read is due never.
+func versionOf(value []byte) history.Version {
+	var j statev1.Job
+	if err := proto.Unmarshal(value, &j); err != nil {
+		return history.Version{Deleted: true}
+	}
+	spec := j.GetSpec()
+	v := history.Version{
+		Effective: time.UnixMicro(j.GetEffective()).UTC(), Anchor: time.UnixMicro(j.GetAnchor()).UTC(),
+		Schedules: spec.GetSchedules(), Paused: j.GetPaused(),
+		AtMostOnce: spec.GetGuarantee() == leaderdv1.Guarantee_GUARANTEE_AT_MOST_ONCE,
+		Exclusive:  spec.GetOverlap() != leaderdv1.Overlap_OVERLAP_ALLOW,
+		Mark:       spec.GetCommand().GetEnv()["MARK"],
+		NoWork:     spec.GetNoop() != nil,
+	}
+	if u, err := url.Parse(spec.GetHttp().GetUrl()); err == nil && v.Mark == "" {
+		v.Mark = u.Query().Get("mark")
+	}
+	return v
+}
+
+// past is the history of the cluster up to an instant that it waits for: until
+// all slots up to then have a verdict.
+func (c *cluster) past(to time.Time) *history.History {
+	c.t.Helper()
+	return c.pastOf(to, c.versions())
+}
+
+func (c *cluster) pastOf(to time.Time, versions map[string][]history.Version) *history.History {
+	c.t.Helper()
+	c.awaitWatermark(to)
+	h := &history.History{Jobs: versions}
+	await(c.t, "all runs up to then are over", func(context.Context) error {
+		h.Runs = h.Runs[:0]
+		for _, r := range c.runs("") {
+			if r.GetDueTime().AsTime().After(to) {
+				continue
+			}
+			if !over(r.GetState()) {
+				return fmt.Errorf("%s is %s", r.GetName(), r.GetState())
+			}
+			h.Runs = append(h.Runs, historic(r))
+		}
+		return nil
+	})
+	for _, s := range c.recorded() {
+		if slot, ok := history.Slot(s.Run); ok && !slot.After(to) {
+			h.Starts = append(h.Starts, s)
+		}
+	}
+	return h
+}
+
+// check asserts all of the history's rules on the slots in [from, to], logs what
+// became of them, and answers the history.
+func (c *cluster) check(from, to time.Time) *history.History {
+	c.t.Helper()
+	h := c.past(to)
+	c.judge(h, from, to)
+	return h
+}
+
+func (c *cluster) judge(h *history.History, from, to time.Time) {
+	c.t.Helper()
+	found := h.Check(from, to)
+	l := h.Lateness(from, to)
+	c.t.Logf("%d jobs, %d starts of slots: p50 %s, p99 %s, max %s late; verdicts %v",
+		len(h.Jobs), l.Starts, l.P50, l.P99, l.Max, h.Count())
+	for i, v := range found {
+		if i == 20 {
+			c.t.Errorf("… and %d more", len(found)-i)
+			break
+		}
+		c.t.Error(v)
+	}
+	if len(found) > 0 {
+		require.NoError(c.t, os.WriteFile(filepath.Join(c.dir, "violations.txt"), []byte(fmt.Sprintln(found)), 0o600))
+		c.t.FailNow()
+	}
+}
+
+// settled is an instant from which on the jobs that were just applied are due
+// without doubt.
+func settled() time.Time { return time.Now().Truncate(time.Second).Add(2 * time.Second) }

@@ -52,7 +52,8 @@ func (d *desk) report(e *entry, step workerv1.Progress_Step) {
 		return
 	}
 	s.reports.add(progress{
-		ref: e.plan.spec.ref, due: e.plan.due, run: string(e.plan.run), shard: e.key.shard, step: step,
+		ref: e.plan.spec.ref, due: e.plan.due, run: string(e.plan.run), shard: e.key.shard,
+		attempt: e.key.attempt, step: step,
 	})
 }
 
@@ -62,7 +63,8 @@ func (d *desk) reportEnd(e *entry) {
 		return
 	}
 	p := progress{
-		ref: e.plan.spec.ref, due: e.plan.due, run: string(e.plan.run), shard: e.key.shard, step: e.ended.step,
+		ref: e.plan.spec.ref, due: e.plan.due, run: string(e.plan.run), shard: e.key.shard,
+		attempt: e.key.attempt, step: e.ended.step,
 	}
 	if p.step == workerv1.Progress_STEP_FINISHED {
 		p.lateness, p.state = e.ended.lateness, uint32(e.ended.state)

@@ -31,6 +31,7 @@ type progress struct {
 	due      int64 // nanoseconds
 	run      string
 	shard    int32
+	attempt  int32
 	step     workerv1.Progress_Step
 	lateness time.Duration
 	state    uint32
@@ -111,6 +112,7 @@ func message(batch []progress) *workerv1.AttendRequest {
 	for i := range batch {
 		p, v := &batch[i], &values[i]
 		v.Ref, v.Due, v.Run, v.Shard = p.ref, p.due/int64(time.Microsecond), p.run, p.shard
+		v.Attempt = p.attempt
 		v.Step, v.Lateness, v.State = p.step, p.lateness.Microseconds(), p.state
 		list[i] = v
 	}

@@ -193,10 +193,12 @@ func (t *term) finished(s *session, p *workerv1.Progress, now time.Time) {
 	if v == nil {
 		return
 	}
-	if p.GetLateness() > 0 {
+	switch state.RunState(p.GetState()) { //nolint:gosec,exhaustive // small; of others it is not known that they started
+	case state.StateSucceeded, state.StateFailed, state.StateTimedOut:
 		t.lateness.add(now, time.Duration(p.GetLateness())*time.Microsecond)
-	}
-	if state.RunState(p.GetState()) != state.StateWaiting { //nolint:gosec // small
+		return
+	case state.StateWaiting:
+	default:
 		return
 	}
 	id := v.job.ID

@@ -160,11 +160,10 @@ type silentError struct{ code int }
 func (e silentError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
 
 func exitStatus(err error) int {
-	var silent silentError
-	if errors.As(err, &silent) {
+	if silent, ok := errors.AsType[silentError](err); ok {
 		return silent.code
 	}
-	if errors.As(err, new(usageError)) || isBadRequest(err) {
+	if _, ok := errors.AsType[usageError](err); ok || isBadRequest(err) {
 		return exitUsage
 	}
 	return exitFailure

@@ -84,6 +84,7 @@ func TestJSONIsStable(t *testing.T) {
 	var jobs []map[string]any
 	require.NoError(t, json.Unmarshal([]byte(succeed(t, addr, "", "job", "list", "-A", "-o", "json")), &jobs))
 	require.Len(t, jobs, 2)
+	//nolint:testifylint // the spaces are the point
 	require.Equal(t, `{
   "name": "namespaces/default/jobs/billing",
   "spec": {
@@ -127,12 +128,29 @@ func TestApplyReportsAllBeforeItChangesAny(t *testing.T) {
 func TestUsageErrorsExitWith2(t *testing.T) {
 	_, addr := startFake(t)
 	for _, args := range [][]string{
-		{"jb"}, {"job", "lst"}, {"job", "list", "extra"}, {"job", "get"}, {"job", "list", "--nope"},
-		{"job", "list", "-o", "xml"}, {"job", "apply"}, {"job", "apply", "-f", "/nonexistent"},
-		{"job", "get", "a/b/c"}, {"job", "get", "ns/"}, {"job", "get", "a/b", "-n", "c"}, {"job", "get", "-"},
-		{"job", "list", "-A", "-n", "x"}, {"job", "list", "--address", "nowhere"}, {"job", "list", "--timeout", "0s"},
-		{"run", "get", "a", "b/c"}, {"run", "list", "--limit", "-1"}, {"serve", "--election-ttl", "1s"},
-		{"serve", "--horizon", "1s"}, {"dev", "--listen", "x"}, {"version", "x"},
+		{"jb"},
+		{"job", "lst"},
+		{"job", "list", "extra"},
+		{"job", "get"},
+		{"job", "list", "--nope"},
+		{"job", "list", "-o", "xml"},
+		{"job", "apply"},
+		{"job", "apply", "-f", "/nonexistent"},
+		{"job", "get", "a/b/c"},
+		{"job", "get", "ns/"},
+		{"job", "get", "a/b", "-n", "c"},
+		{"job", "get", "-"},
+		{"job", "list", "-A", "-n", "x"},
+		{"job", "list", "--address", "nowhere"},
+		{"job", "list", "--timeout", "0s"},
+		{"run", "get", "a", "b/c"},
+		{"run", "list", "--limit", "-1"},
+		{"serve", "--election-ttl", "1s"},
+		{"serve", "--horizon", "1s"},
+		{"dev", "--listen", "x"},
+		{"dev", "--listen", "127.0.0.1:0"},
+		{"dev", "--log-level", "loud"},
+		{"version", "x"},
 	} {
 		code, stdout, stderr := cmdline(t, addr, "", args...)
 		require.Equal(t, 2, code, "%v", args)

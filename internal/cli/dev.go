@@ -40,9 +40,16 @@ themselves.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg := config.Default()
-			cfg.Name, cfg.DataDir = devNode, dataDir
+			cfg.Name = devNode
 			cfg.Listen, cfg.Advertise, cfg.OpsListen = listen, listen, ops
 			cfg.Log.Level = level
+			if err := cfg.Validate(); err != nil {
+				return usageError{err}
+			}
+			if _, port, _ := net.SplitHostPort(listen); port == "0" {
+				return usagef("--listen: the view must know the port: give one")
+			}
+			cfg.DataDir = dataDir
 			if dataDir == "" {
 				dir, err := os.MkdirTemp("", "leaderd-dev-")
 				if err != nil {
@@ -52,18 +59,14 @@ themselves.`,
 				cfg.DataDir = dir
 			}
 			var err error
-			if cfg.Etcd.Embedded.ClientListen, cfg.Etcd.Embedded.PeerListen, err = freeAddresses(); err != nil {
+			if cfg.Etcd.Embedded.ClientListen, cfg.Etcd.Embedded.PeerListen, err = freeAddresses(cmd.Context()); err != nil {
 				return err
 			}
-			if err := cfg.Validate(); err != nil {
-				return usageError{err}
-			}
-			jobs, err := sampleJobs(ops)
-			if err != nil {
-				return err
-			}
-			if bare {
-				jobs = nil
+			var jobs []fileJob
+			if !bare {
+				if jobs, err = sampleJobs(ops); err != nil {
+					return err
+				}
 			}
 			return runDev(cmd.Context(), d, cfg, jobs)
 		},
@@ -87,10 +90,10 @@ func runDev(ctx context.Context, d Deps, cfg config.Config, jobs []fileJob) erro
 	})
 	group.Go(func() error {
 		err := watchDev(ctx, d, cfg, jobs)
-		if ctx.Err() != nil {
-			return nil // it is over; what the view met on the way says nothing new
+		if ctx.Err() == nil {
+			return err
 		}
-		return err
+		return nil // it is over; what the view met on the way says nothing new
 	})
 	return group.Wait()
 }
@@ -174,12 +177,13 @@ func sampleJobs(ops string) ([]fileJob, error) {
 }
 
 // freeAddresses are two loopback addresses that nothing listens on just now.
-func freeAddresses() (first, second string, err error) {
-	a, err := net.Listen("tcp", "127.0.0.1:0")
+func freeAddresses(ctx context.Context) (first, second string, err error) {
+	var lc net.ListenConfig
+	a, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", "", err
 	}
-	b, err := net.Listen("tcp", "127.0.0.1:0")
+	b, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", "", errors.Join(err, a.Close())
 	}

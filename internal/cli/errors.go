@@ -23,12 +23,10 @@ func (e *apiError) Unwrap() error { return e.err }
 
 // explain is an error in lines for people: one for each thing that is wrong.
 func explain(err error) []string {
-	var silent silentError
-	if errors.As(err, &silent) {
+	if _, ok := errors.AsType[silentError](err); ok {
 		return nil
 	}
-	var api *apiError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[*apiError](err); ok {
 		lines := api.lines()
 		// What was added on the way up stands before each.
 		prefix, _, _ := strings.Cut(err.Error(), strings.Join(lines, "; "))
@@ -63,7 +61,7 @@ func (e *apiError) lines() []string {
 	case known: // leaderd's own words
 		return []string{oneLine(st.Message())}
 	}
-	switch st.Code() { //nolint:exhaustive // the others have leaderd's words
+	switch st.Code() {
 	case codes.Unavailable:
 		return []string{fmt.Sprintf("no control node answers at %s: %s", e.address, lastPart(st.Message()))}
 	case codes.DeadlineExceeded:
@@ -86,24 +84,24 @@ func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // isBadRequest tells whether the API refused a value.
 func isBadRequest(err error) bool {
-	var api *apiError
-	return errors.As(err, &api) && status.Code(api.err) == codes.InvalidArgument
+	api, ok := errors.AsType[*apiError](err)
+	return ok && status.Code(api.err) == codes.InvalidArgument
 }
 
 // interrupted tells whether somebody asked the command to end.
 func interrupted(err error) bool {
-	var api *apiError
-	return errors.Is(err, context.Canceled) || errors.As(err, &api) && status.Code(api.err) == codes.Canceled
+	api, ok := errors.AsType[*apiError](err)
+	return errors.Is(err, context.Canceled) || ok && status.Code(api.err) == codes.Canceled
 }
 
 // isConflict tells whether the error is about this one job, though nothing in the
 // request is wrong: it was changed meanwhile, or is not there.
 func isConflict(err error) bool {
-	var api *apiError
-	if !errors.As(err, &api) {
+	api, ok := errors.AsType[*apiError](err)
+	if !ok {
 		return false
 	}
-	switch status.Code(api.err) { //nolint:exhaustive // the others are about the request or the server
+	switch status.Code(api.err) {
 	case codes.Aborted, codes.NotFound, codes.FailedPrecondition:
 		return true
 	}

@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 )
@@ -46,10 +45,10 @@ func jobList(d Deps, o *dialer) *cobra.Command {
 			if all {
 				parent = "namespaces/-"
 			}
-			p := &listPrinter{
+			p := &listPrinter[*leaderdv1.Job]{
 				w: d.Stdout, f: f,
 				table: newTable(d.Stdout, "JOB", "SCHEDULE", "ZONE", "TARGET", "STATE", "NEXT"),
-				row:   func(m proto.Message) []string { return jobRow(m.(*leaderdv1.Job)) },
+				row:   jobRow,
 			}
 			err := pages(func(token string) (string, error) {
 				resp, err := a.jobs.ListJobs(ctx, &leaderdv1.ListJobsRequest{Parent: parent, PageSize: pageSize, PageToken: token})

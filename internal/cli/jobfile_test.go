@@ -41,26 +41,38 @@ func TestParseExplainsMistakes(t *testing.T) {
 		content string
 		want    []string
 	}{
-		"bare star": {"name: a\nspec:\n  schedules:\n  - */5 * * * *\n  noop: {}\n",
-			[]string{`document 1: line 4: */5 * * * * must stand in quotes, since it begins with "*": "*/5 * * * *" (YAML says: `}},
-		"bare star in a flow": {"# x\n---\nname: a\nspec: {schedules: [* * * * *]}\n",
-			[]string{`document 1: line 4: * * * * * must stand in quotes`}},
-		"bare at": {"name: b\nspec: {noop: {}}\n---\nname: a\nspec:\n  schedules: [@hourly]\n",
-			[]string{`document 2: line 6: @hourly must stand in quotes, since it begins with "@": "@hourly"`}},
-		"comma in a flow": {"name: a\nspec: {schedules: [0 0 * * 1,5], noop: {}}\n",
-			[]string{"document 1: spec.schedules[1]: must be text, not 5: put it in quotes"}},
-		"unknown fields, all of them": {"name: a\nspecs: {}\nspec:\n  schedule: x\n  comand: {}\n  command: {arg: [a]}\n",
+		"bare star": {
+			"name: a\nspec:\n  schedules:\n  - */5 * * * *\n  noop: {}\n",
+			[]string{`document 1: line 4: */5 * * * * must stand in quotes, since it begins with "*": "*/5 * * * *" (YAML says: `},
+		},
+		"bare star in a flow": {
+			"# x\n---\nname: a\nspec: {schedules: [* * * * *]}\n",
+			[]string{`document 1: line 4: * * * * * must stand in quotes`},
+		},
+		"bare at": {
+			"name: b\nspec: {noop: {}}\n---\nname: a\nspec:\n  schedules: [@hourly]\n",
+			[]string{`document 2: line 6: @hourly must stand in quotes, since it begins with "@": "@hourly"`},
+		},
+		"comma in a flow": {
+			"name: a\nspec: {schedules: [0 0 * * 1,5], noop: {}}\n",
+			[]string{"document 1: spec.schedules[1]: must be text, not 5: put it in quotes"},
+		},
+		"unknown fields, all of them": {
+			"name: a\nspecs: {}\nspec:\n  schedule: x\n  comand: {}\n  command: {arg: [a]}\n",
 			[]string{
 				"specs: no such field, did you mean spec?", "spec.schedule: no such field, did you mean schedules?",
 				"spec.comand: no such field, did you mean command?", "spec.command.arg: no such field, did you mean argv?",
-			}},
-		"types": {"name: a\nspec:\n  schedules: x\n  timeout: 5\n  labels: {a: 1, b: true}\n  overlap: never\n  http: {body: '{}', expected_codes: [x]}\n  command: sleep 1\n",
+			},
+		},
+		"types": {
+			"name: a\nspec:\n  schedules: x\n  timeout: 5\n  labels: {a: 1, b: true}\n  overlap: never\n  http: {body: '{}', expected_codes: [x]}\n  command: sleep 1\n",
 			[]string{
 				`spec.schedules: must be a list, not "x"`, "spec.timeout: must be a duration such as 500ms, 90s, 10m or 24h, not 5",
 				"spec.labels[a]: must be text, not 1", "spec.labels[b]: must be text, not true",
 				`spec.overlap: must be one of skip, allow, not "never"`, "spec.http.body: must be base64",
 				`spec.http.expected_codes[0]: must be a whole number, not "x"`, `spec.command: must have fields, not "sleep 1"`,
-			}},
+			},
+		},
 		"two targets":              {"name: a\nspec: {noop: {}, command: {argv: [a]}}\n", []string{"document 1: "}},
 		"two spellings":            {"name: a\nspec: {noop: {}, time_zone: UTC, timeZone: UTC}\n", []string{"spec.time_zone: is there twice, in two spellings"}},
 		"key twice":                {"name: a\nname: b\n", []string{`key "name" already set in map`}},

@@ -162,16 +162,17 @@ func (l *Live) statusLine(s *leaderdv1.GetClusterStatusResponse) string {
 	if leader == "" {
 		leader = "none"
 	}
-	out := fmt.Sprintf("leader %s  term %d  live %d", printable(leader), s.GetTerm(), l.live)
+	var out strings.Builder
+	fmt.Fprintf(&out, "leader %s  term %d  live %d", printable(leader), s.GetTerm(), l.live)
 	for state := leaderdv1.Run_STATE_SUCCEEDED; state <= leaderdv1.Run_STATE_MISSED; state++ {
 		if n := l.counts[state]; n > 0 {
-			out += fmt.Sprintf("  %s %d", stateName(state), n)
+			fmt.Fprintf(&out, "  %s %d", stateName(state), n)
 		}
 	}
 	if late := s.GetLateness(); late != nil {
-		out += "  p99 late " + protoSpan(late.GetP99())
+		out.WriteString("  p99 late " + protoSpan(late.GetP99()))
 	}
-	return out
+	return out.String()
 }
 
 // Codes that terminals know.

@@ -117,8 +117,8 @@ func (f *fake) ListJobs(_ context.Context, r *leaderdv1.ListJobsRequest) (*leade
 		if name <= r.GetPageToken() || r.GetParent() != "namespaces/-" && !strings.HasPrefix(name, r.GetParent()+"/") {
 			continue
 		}
-		if len(resp.Jobs) == 1 {
-			resp.NextPageToken = resp.Jobs[0].GetName()
+		if len(resp.GetJobs()) == 1 {
+			resp.NextPageToken = resp.GetJobs()[0].GetName()
 			break
 		}
 		resp.Jobs = append(resp.Jobs, f.jobs[name])
@@ -140,7 +140,7 @@ func (f *fake) UpdateJob(_ context.Context, r *leaderdv1.UpdateJobRequest) (*lea
 		CreateTime: timestamppb.New(slot), UpdateTime: timestamppb.New(slot), UpdatedBy: "somebody",
 	}
 	result := leaderdv1.UpdateJobResponse_RESULT_CREATED
-	if old := f.jobs[j.Name]; old != nil {
+	if old := f.jobs[j.GetName()]; old != nil {
 		result = leaderdv1.UpdateJobResponse_RESULT_UPDATED
 		if proto.Equal(old.GetSpec(), spec) {
 			result = leaderdv1.UpdateJobResponse_RESULT_UNCHANGED
@@ -150,7 +150,7 @@ func (f *fake) UpdateJob(_ context.Context, r *leaderdv1.UpdateJobRequest) (*lea
 		}
 	}
 	if !r.GetValidateOnly() {
-		f.jobs[j.Name] = j
+		f.jobs[j.GetName()] = j
 	}
 	return &leaderdv1.UpdateJobResponse{Job: j, Result: result}, nil
 }
@@ -205,8 +205,8 @@ func (f *fake) ListRuns(_ context.Context, r *leaderdv1.ListRunsRequest) (*leade
 			resp.Runs = append(resp.Runs, run)
 		}
 	}
-	if n := int(r.GetPageSize()); len(resp.Runs) > n {
-		resp.Runs = resp.Runs[:n]
+	if n := int(r.GetPageSize()); len(resp.GetRuns()) > n {
+		resp.Runs = resp.GetRuns()[:n]
 	}
 	return resp, nil
 }

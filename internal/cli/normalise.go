@@ -96,7 +96,7 @@ func (n *normaliser) field(fd protoreflect.FieldDescriptor, value any, path stri
 }
 
 func (n *normaliser) single(fd protoreflect.FieldDescriptor, value any, path string) any {
-	switch fd.Kind() { //nolint:exhaustive // protojson judges the rest
+	switch fd.Kind() {
 	case protoreflect.MessageKind:
 		return n.message(fd.Message(), value, path)
 	case protoreflect.EnumKind:
@@ -123,7 +123,7 @@ func (n *normaliser) single(fd protoreflect.FieldDescriptor, value any, path str
 		return n.fail(path, "must be true or false, not %s", describe(value))
 	case protoreflect.Int32Kind:
 		if number, ok := value.(json.Number); ok {
-			if i, err := number.Int64(); err == nil && int64(int32(i)) == i { //nolint:gosec // that is the question
+			if i, err := number.Int64(); err == nil && int64(int32(i)) == i {
 				return number
 			}
 		}

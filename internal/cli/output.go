@@ -87,15 +87,15 @@ func marshal(m proto.Message) ([]byte, error) {
 
 // listPrinter prints messages one by one: as a JSON array, as YAML documents, or
 // by a table's row function.
-type listPrinter struct {
+type listPrinter[M proto.Message] struct {
 	w     io.Writer
 	f     format
 	table *table
-	row   func(proto.Message) []string
+	row   func(M) []string
 	count int
 }
 
-func (p *listPrinter) print(m proto.Message) error {
+func (p *listPrinter[M]) print(m M) error {
 	p.count++
 	var err error
 	switch p.f {
@@ -122,7 +122,7 @@ func (p *listPrinter) print(m proto.Message) error {
 }
 
 // end closes the output.
-func (p *listPrinter) end() error {
+func (p *listPrinter[M]) end() error {
 	switch {
 	case p.f == formatTable:
 		return p.table.flush()

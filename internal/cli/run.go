@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 )
@@ -48,15 +47,15 @@ func runList(d Deps, o *dialer) *cobra.Command {
 					return err
 				}
 			}
-			p := &listPrinter{
+			p := &listPrinter[*leaderdv1.Run]{
 				w: d.Stdout, f: f,
 				table: newTable(d.Stdout, "JOB", "RUN", "STATE", "REASON", "DUE", "LATE", "TOOK", "TRIES", "NODE"),
-				row:   func(m proto.Message) []string { return runRow(m.(*leaderdv1.Run), time.Now()) },
+				row:   func(r *leaderdv1.Run) []string { return runRow(r, time.Now()) },
 			}
 			err := pages(func(token string) (string, error) {
 				size := int32(pageSize)
 				if limit > 0 {
-					size = int32(min(pageSize, limit-p.count)) //nolint:gosec // at most pageSize
+					size = int32(min(pageSize, limit-p.count))
 				}
 				resp, err := a.runs.ListRuns(ctx, &leaderdv1.ListRunsRequest{Parent: parent, PageSize: size, PageToken: token})
 				if err != nil {

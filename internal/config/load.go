@@ -175,7 +175,7 @@ func unknownKeys(tree map[string]any, prefix, file string) []error {
 			continue
 		}
 		if !sections[path] {
-			errs = append(errs, fmt.Errorf("%s: %s: no such setting%s", file, path, suggest.Nearest(path, siblings(prefix))))
+			errs = append(errs, fmt.Errorf("%s: %s: no such setting%s", file, path, meant(prefix, key)))
 			continue
 		}
 		switch sub := value.(type) {
@@ -188,6 +188,17 @@ func unknownKeys(tree map[string]any, prefix, file string) []error {
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errs
+}
+
+// meant suggests the setting of that very name in another section, or else one
+// with a similar path.
+func meant(prefix, key string) string {
+	for _, s := range settings {
+		if strings.HasSuffix(s.path, "."+key) && strings.HasPrefix(s.path, prefix) {
+			return ", did you mean " + s.path + "?"
+		}
+	}
+	return suggest.Nearest(prefix+key, siblings(prefix))
 }
 
 // siblings are candidates for a misspelt key: first of all those beside it, then

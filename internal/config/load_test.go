@@ -95,22 +95,22 @@ func TestLoadFileFromEnvironment(t *testing.T) {
 
 func TestLoadRefusesWhatItDoesNotKnow(t *testing.T) {
 	_, err := load(t, `
-elction: {ttl: 5s}
+elektion: {ttl: 5s}
 planner: {horizn: 20s, foo_bar_baz: 1}
 executor: 5
 etcd:
-  embeded: {}
+  embedde: {}
   quota_bytes: 1GiB
 `, []string{"LEADERD_ELECTION_TLL=3s", "LEADERD_XYZZY=1"})
 	require.Error(t, err)
 	text := err.Error()
 	for _, want := range []string{
-		"elction: no such setting, did you mean election?",
+		"elektion: no such setting, did you mean election?",
 		"planner.horizn: no such setting, did you mean planner.horizon?",
 		"planner.foo_bar_baz: no such setting",
 		"executor: must have settings below it",
-		"etcd.embeded: no such setting, did you mean etcd.embedded?",
-		"etcd.quota_bytes: no such setting",
+		"etcd.embedde: no such setting, did you mean etcd.embedded?",
+		"etcd.quota_bytes: no such setting, did you mean etcd.embedded.quota_bytes?",
 		"LEADERD_ELECTION_TLL: no such variable, did you mean LEADERD_ELECTION_TTL?",
 		"LEADERD_XYZZY: no such variable",
 	} {

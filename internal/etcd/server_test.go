@@ -34,11 +34,15 @@ func TestMain(m *testing.M) {
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 	var out []string
+	var open []net.Listener
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		defer l.Close()
+		open = append(open, l)
 		out = append(out, l.Addr().String())
+	}
+	for _, l := range open { // only now, so that no port comes up twice
+		require.NoError(t, l.Close())
 	}
 	return out
 }

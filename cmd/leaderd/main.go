@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
 	_ "time/tzdata" // images without zone data must not turn zones into UTC
 
 	"github.com/hashicorp/go-hclog"
@@ -24,13 +25,14 @@ func main() { os.Exit(run()) }
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// The first signal asks; once it was heard, the next one kills.
-	defer context.AfterFunc(ctx, stop)()
+	// The first signal asks, a later one kills. What sends signals to a process and
+	// to its group means one, though two arrive.
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })()
 	return cli.Main(ctx, cli.Deps{Serve: serve, Version: buildVersion()}, os.Args[1:])
 }
 
 func serve(ctx context.Context, cfg config.Config, log hclog.Logger) error {
-	n, err := node.New(cfg, node.Options{Version: buildVersion(), Logger: log})
+	n, err := node.New(cfg, node.Options{Version: buildVersion(), Logger: log, ReapOrphans: true})
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,9 @@ type Options struct {
 	Version string
 	// Logger takes the node's log. Default: none.
 	Logger hclog.Logger
+	// ReapOrphans makes an executor's process adopt and collect what its commands
+	// leave behind, also as PID 1. Only one node of a process may. Default: off.
+	ReapOrphans bool
 }
 
 // Node is one leaderd process. Make one with New.
@@ -40,6 +43,7 @@ type Node struct {
 	registry *prometheus.Registry
 	health   *ops.Health
 	ready    chan struct{}
+	reap     bool
 
 	listener  net.Listener // nil on a node that is an executor alone
 	advertise string
@@ -64,6 +68,7 @@ func New(cfg config.Config, o Options) (*Node, error) {
 		registry: prometheus.NewRegistry(),
 		health:   ops.NewHealth(),
 		ready:    make(chan struct{}),
+		reap:     o.ReapOrphans && cfg.Executes(),
 		started:  time.Now(),
 	}
 	n.registry.MustRegister(collectors.NewGoCollector(), n.health,
@@ -103,7 +108,11 @@ func (n *Node) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	all := newStages(ctx, func(err error) { stop(err) })
-	all.next().run(n.serveOps)
+	first := all.next()
+	first.run(n.serveOps)
+	if n.reap {
+		first.run(runner.ReapOrphans)
+	}
 	err := n.work(ctx, all)
 	if errors.Is(err, context.Canceled) {
 		err = nil // asked to end before it was up

@@ -41,10 +41,9 @@ type request struct {
 	writes, reads []uint64
 	bytes         int
 
-	done   chan reply // of one
-	sent   bool       // guarded by batcher.mu
-	given  bool       // the caller has gone; guarded by batcher.mu
-	queued time.Time
+	done  chan reply // of one
+	sent  bool       // guarded by batcher.mu
+	given bool       // the caller has gone; guarded by batcher.mu
 }
 
 type reply struct {
@@ -99,15 +98,16 @@ func (b *batcher) close() {
 }
 
 // do commits r and answers its transaction's own result. It asks again through
-// every passing failure, for as long as ctx lasts. If ctx ends when r is under
-// way, the error wraps kv.ErrUnknown.
+// every passing failure, for as long as ctx lasts. An error that wraps
+// kv.ErrUnknown means that r may have been applied, or may yet be: ctx ended
+// when r was under way, or r was refused for good after a try whose outcome is
+// not known. After any other error it was not, and will not be.
 func (b *batcher) do(ctx context.Context, r *request) (kv.TxnResult, error) {
 	if err := ctx.Err(); err != nil {
 		return kv.TxnResult{}, context.Cause(ctx)
 	}
 	r.done = make(chan reply, 1)
 	r.bytes = txnBytes(&r.txn)
-	r.queued = time.Now()
 
 	b.mu.Lock()
 	if b.closed {
@@ -154,7 +154,7 @@ func (b *batcher) flush() {
 		b.mu.Unlock()
 
 		b.metrics.batchSize.Observe(float64(len(batch)))
-		b.commit(batch, true)
+		b.commit(batch, true, false)
 
 		b.mu.Lock()
 		for _, r := range batch {
@@ -234,8 +234,9 @@ func release(in map[uint64]int32, keys []uint64) {
 }
 
 // commit sends the batch until its outcome is known and answers each request.
-// With hoist the shared guards are compared once, for all.
-func (b *batcher) commit(batch []*request, hoist bool) {
+// With hoist the shared guards are compared once, for all. unsure tells that an
+// earlier try may have been applied: a refusal of a later one does not tell.
+func (b *batcher) commit(batch []*request, hoist, unsure bool) {
 	for wait := minRetry; ; wait = min(2*wait, maxRetry) {
 		batch = b.wanted(batch)
 		if len(batch) == 0 {
@@ -251,7 +252,7 @@ func (b *batcher) commit(batch []*request, hoist bool) {
 		switch {
 		case err == nil && hoist && len(batch) > 1 && !res.Succeeded:
 			b.metrics.retries.WithLabelValues("guard").Inc()
-			b.commit(batch, false)
+			b.commit(batch, false, unsure)
 			return
 		case err == nil:
 			answer(batch, res)
@@ -259,10 +260,13 @@ func (b *batcher) commit(batch []*request, hoist bool) {
 		case errors.Is(err, kv.ErrInvalid) && len(batch) > 1:
 			// One of them spoils the others: find it.
 			b.metrics.retries.WithLabelValues("invalid").Inc()
-			b.commit(batch[:len(batch)/2], false)
-			b.commit(batch[len(batch)/2:], false)
+			b.commit(batch[:len(batch)/2], false, unsure)
+			b.commit(batch[len(batch)/2:], false, unsure)
 			return
 		case errors.Is(err, kv.ErrInvalid), errors.Is(err, kv.ErrNoSpace), errors.Is(err, kv.ErrPermission):
+			if unsure {
+				err = fmt.Errorf("%w: %w", kv.ErrUnknown, err)
+			}
 			for _, r := range batch {
 				r.done <- reply{err: err}
 			}
@@ -274,6 +278,7 @@ func (b *batcher) commit(batch []*request, hoist bool) {
 		default:
 			// Perhaps it was applied. Then it will not be again: the compares
 			// fail, and the else branches tell.
+			unsure = true
 			b.metrics.retries.WithLabelValues("unknown").Inc()
 		}
 		time.Sleep(wait/2 + rand.N(wait/2)) //nolint:gosec // jitter

@@ -51,7 +51,12 @@ func (k keys) activeGate(id state.JobID) string {
 }
 
 func (k keys) activeShard(id state.JobID, run state.RunID, shard int) string {
-	return k.active() + jobPart(id) + "/" + escape(string(run)) + "/" + strconv.Itoa(shard)
+	return k.shardsOf(id, run) + strconv.Itoa(shard)
+}
+
+// shardsOf is where the live records of a run lie that does not hold the gate.
+func (k keys) shardsOf(id state.JobID, run state.RunID) string {
+	return k.active() + jobPart(id) + "/" + escape(string(run)) + "/"
 }
 
 func (k keys) live(l *state.Live) string {
@@ -73,11 +78,11 @@ func (k keys) checkpoint(id state.JobID, run state.RunID, shard int) string {
 // parseJob reads the job's id from the rest of a key, "<ns>/<job>" and perhaps
 // "/<more>".
 func parseJob(rest string) (id state.JobID, more string, err error) {
-	ns, rest, ok := strings.Cut(rest, "/")
+	ns, below, ok := strings.Cut(rest, "/")
 	if !ok {
 		return id, "", fmt.Errorf("key part %q names no job", rest)
 	}
-	name, more, _ := strings.Cut(rest, "/")
+	name, more, _ := strings.Cut(below, "/")
 	if id.Namespace, err = unescape(ns); err != nil {
 		return id, "", err
 	}

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -70,8 +69,13 @@ func (s *Store) undecided(ctx context.Context, live []state.Live) ([]state.Live,
 
 // scan calls each for every key below prefix, as of one revision.
 func (s *Store) scan(ctx context.Context, prefix string, each func(kv.KeyValue)) error {
+	return s.scanRange(ctx, prefix, end(prefix), each)
+}
+
+// scanRange is scan for the keys [from, to).
+func (s *Store) scanRange(ctx context.Context, from, to string, each func(kv.KeyValue)) error {
 	o := kv.RangeOptions{Limit: pageKeys}
-	for from, to := prefix, end(prefix); ; {
+	for {
 		res, err := s.kv.Range(ctx, from, to, o)
 		if err != nil {
 			return err
@@ -84,49 +88,75 @@ func (s *Store) scan(ctx context.Context, prefix string, each func(kv.KeyValue))
 		}
 		o.Revision = res.Revision
 		if o.Revision == 0 || len(res.KVs) == 0 {
-			return fmt.Errorf("scan %s: a page without keys or revision", prefix)
+			return fmt.Errorf("scan %s: a page without keys or revision", from)
 		}
 		from = res.KVs[len(res.KVs)-1].Key + "\x00"
 	}
 }
 
 // ListDecided answers which slots of a job, from first to last, have a verdict
-// or a live record.
+// or a live record. A record that cannot be read counts for the slot that its
+// key names; one at the gate names none, and is logged.
 func (s *Store) ListDecided(ctx context.Context, id state.JobID, first, last time.Time) (state.Decided, error) {
 	d := state.Decided{Slots: make(map[time.Time]struct{})}
+	note := func(run state.RunID) bool {
+		slot, ok := run.Slot()
+		if ok = ok && !slot.Before(first) && !slot.After(last); ok {
+			d.Slots[slot] = struct{}{}
+		}
+		return ok
+	}
+	// Live ones first: a run that ends meanwhile is then seen twice rather than
+	// not at all.
+	active := s.keys.activeOf(id)
+	err := s.scan(ctx, active, func(found kv.KeyValue) {
+		more := found.Key[len(active):]
+		if more == gate {
+			l, err := decodeLive(id, true, found)
+			if err != nil {
+				s.log.Error("unreadable live record is left alone", "key", found.Key, "err", err)
+			}
+			note(l.Run)
+		} else if run, err := runPart(more); err == nil {
+			note(run)
+		}
+	})
+	if err != nil {
+		return d, fmt.Errorf("list live runs of %s: %w", id, err)
+	}
 	prefix := s.keys.historyOf(id)
 	from, to := s.keys.historyRun(id, state.SlotRunID(first)), s.keys.historyRun(id, state.SlotRunID(last))+"\x00"
-	for {
-		res, err := s.kv.Range(ctx, from, to, kv.RangeOptions{Limit: pageKeys})
+	err = s.scanRange(ctx, from, to, func(found kv.KeyValue) {
+		run, err := runPart(found.Key[len(prefix):])
+		if err != nil || !note(run) {
+			return
+		}
+		if rec, err := decodeRecord(id, run, found); err == nil && rec.Count > 1 {
+			d.Ranges = append(d.Ranges, rec)
+		}
+	})
+	if err != nil {
+		return d, fmt.Errorf("list verdicts of %s: %w", id, err)
+	}
+	// A range may have begun before.
+	if begin, _ := state.SlotRunID(first).Slot(); !d.Has(begin) {
+		shared, err := s.readShared(ctx, id, state.SlotRunID(first))
 		if err != nil {
 			return d, fmt.Errorf("list verdicts of %s: %w", id, err)
 		}
-		for _, found := range res.KVs {
-			run, err := unescape(found.Key[len(prefix):])
-			if err != nil {
-				continue
-			}
-			slot, ok := state.RunID(run).Slot()
-			if !ok {
-				continue
-			}
-			d.Slots[slot] = struct{}{}
-			var p statev1.Record
-			if err := proto.Unmarshal(found.Value, &p); err == nil && p.GetCount() > 1 {
-				d.Ranges = append(d.Ranges, codec.RecordFromProto(&p))
-			}
+		for i := range shared {
+			d.Ranges = append(d.Ranges, *shared[i].Record)
 		}
-		if !res.More {
-			break
-		}
-		from = res.KVs[len(res.KVs)-1].Key + "\x00"
 	}
-	active := s.keys.activeOf(id)
-	return d, s.scan(ctx, active, func(found kv.KeyValue) {
-		if l, err := decodeLive(id, strings.HasSuffix(found.Key, "/"+gate), found); err == nil {
-			if slot, ok := l.Run.Slot(); ok {
-				d.Slots[slot] = struct{}{}
-			}
-		}
-	})
+	return d, nil
+}
+
+func decodeLive(job state.JobID, exclusive bool, from kv.KeyValue) (state.Live, error) {
+	var p statev1.Live
+	if err := proto.Unmarshal(from.Value, &p); err != nil {
+		return state.Live{}, fmt.Errorf("live record of %s: %w", job, err)
+	}
+	l := codec.LiveFromProto(&p)
+	l.Job, l.Exclusive, l.Token = job, exclusive, from.ModRevision
+	return l, nil
 }

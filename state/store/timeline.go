@@ -59,6 +59,9 @@ func (s *Store) PutWatermark(ctx context.Context, term state.Term, w state.Water
 
 // putFenced writes a key of the leader's alone while its term stands.
 func (s *Store) putFenced(ctx context.Context, term state.Term, key string, value []byte) error {
+	if term.Number == 0 { // which would compare as "is not there"
+		return fmt.Errorf("put %s: %w", key, state.ErrTermLost)
+	}
 	res, err := s.kv.Txn(ctx, kv.Txn{
 		If:   []kv.Compare{termGuard(term)},
 		Then: []kv.Op{kv.Put(key, value, 0)},
@@ -103,13 +106,13 @@ func (s *Store) closedNow(ctx context.Context) (state.Closed, error) {
 
 // GetClosed answers the closed part of the timeline.
 func (s *Store) GetClosed(ctx context.Context) (state.Closed, error) {
-	res, err := s.kv.Range(ctx, s.keys.closed(), "", kv.RangeOptions{})
+	res, err := s.look(ctx, kv.Get(s.keys.closed()))
 	if err != nil {
 		return state.Closed{}, err
 	}
 	var v state.Closed
-	if len(res.KVs) > 0 {
-		if v, err = decodeClosed(res.KVs[0]); err != nil {
+	if kvs := res.Results[0].KVs; len(kvs) > 0 {
+		if v, err = decodeClosed(kvs[0]); err != nil {
 			return v, err
 		}
 	}
@@ -126,130 +129,6 @@ func decodeClosed(from kv.KeyValue) (state.Closed, error) {
 		return state.Closed{}, fmt.Errorf("closed: %w", err)
 	}
 	return state.Closed{Instant: codec.Time(p.GetInstant()), Revision: from.ModRevision}, nil
-}
-
-// CloseTimeline closes the timeline up to instant while the term stands: no
-// slot at or before it is claimed any more, but for those that a plan of this
-// closing catches up. It never opens what is closed. The answer is the closed
-// part as it is now.
-func (s *Store) CloseTimeline(ctx context.Context, term state.Term, instant time.Time) (state.Closed, error) {
-	was, err := s.GetClosed(ctx)
-	if err != nil {
-		return was, err
-	}
-	if instant.Before(was.Instant) {
-		instant = was.Instant
-	}
-	value, err := proto.Marshal(&statev1.Closed{Instant: codec.Micros(instant), Term: term.Number})
-	if err != nil {
-		return was, err
-	}
-	if err := s.putFenced(ctx, term, s.keys.closed(), value); err != nil {
-		return was, err
-	}
-	return s.GetClosed(ctx)
-}
-
-// Decide gives a slot that did not start a verdict (skipped or missed) while
-// the term stands; rec.Due and rec.Run name it. pending is the revision of the
-// pending key that goes with it, 0 for none. ok is false where the run has a
-// record already.
-func (s *Store) Decide(ctx context.Context, term state.Term, rec state.Record, exclusive bool, pending int64) (ok bool, err error) {
-	if err := state.CheckTransition(state.StateNone, rec.State); err != nil && pending == 0 {
-		return false, err
-	}
-	if err := state.CheckTransition(state.StatePending, rec.State); err != nil && pending != 0 {
-		return false, err
-	}
-	value, err := proto.Marshal(codec.RecordToProto(&rec))
-	if err != nil {
-		return false, err
-	}
-	var gateMod int64
-	if exclusive {
-		gateMod = s.holders.get(rec.Job).token
-	}
-	historyKey, gateKey := s.keys.historyRun(rec.Job, rec.Run), s.keys.activeGate(rec.Job)
-	shards := s.keys.activeOf(rec.Job) + escape(string(rec.Run)) + "/"
-	for range maxTries {
-		r := &request{guards: []kv.Compare{termGuard(term)}}
-		r.txn.If = []kv.Compare{
-			absent(historyKey),
-			{Key: shards, End: end(shards), Target: kv.TargetCreateRevision},
-			unchanged(gateKey, gateMod),
-		}
-		r.txn.Then = []kv.Op{kv.Put(historyKey, value, 0)}
-		r.txn.Else = []kv.Op{keyOnly(historyKey), countRange(shards), kv.Get(gateKey)}
-		r.writes = append(r.writes, s.batch.hash(historyKey))
-		r.reads = append(r.reads, s.batch.hash(gateKey), s.batch.hash(s.keys.activeShard(rec.Job, rec.Run, 0)))
-		if pending != 0 {
-			pendingKey := s.keys.pendingRun(rec.Job, rec.Run)
-			r.txn.If = append(r.txn.If, unchanged(pendingKey, pending))
-			r.txn.Then = append(r.txn.Then, kv.Delete(pendingKey))
-			r.writes = append(r.writes, s.batch.hash(pendingKey))
-			r.txn.Else = append(r.txn.Else, keyOnly(pendingKey))
-		}
-		res, stored, err := s.fenced(ctx, term, r)
-		if err != nil {
-			return false, fmt.Errorf("decide %s %s: %w", rec.Job, rec.Run, err)
-		}
-		if stored {
-			return true, nil
-		}
-		if len(res.Results[0].KVs) > 0 || len(res.Results[1].KVs) > 0 {
-			return false, nil
-		}
-		if pending != 0 && (len(res.Results[3].KVs) == 0 || res.Results[3].KVs[0].ModRevision != pending) {
-			return false, nil
-		}
-		// The gate is not as assumed. It may be this very run's.
-		gateMod = 0
-		if kvs := res.Results[2].KVs; len(kvs) > 0 {
-			held, err := decodeLive(rec.Job, true, kvs[0])
-			if err != nil {
-				return false, err
-			}
-			if held.Run == rec.Run {
-				return false, nil
-			}
-			gateMod = held.Token
-		}
-	}
-	return false, fmt.Errorf("decide %s %s: %w", rec.Job, rec.Run, ErrContended)
-}
-
-// DecideRange gives all slots from rec.Due to rec.Until one verdict while the
-// term stands and the timeline has been closed to rec.Until at revision closed.
-// ok is false where one of them has a record, or the timeline was closed again.
-func (s *Store) DecideRange(ctx context.Context, term state.Term, rec state.Record, closed int64) (ok bool, err error) {
-	if err := state.CheckTransition(state.StateNone, rec.State); err != nil {
-		return false, err
-	}
-	value, err := proto.Marshal(codec.RecordToProto(&rec))
-	if err != nil {
-		return false, err
-	}
-	first, last := s.keys.historyRun(rec.Job, state.SlotRunID(rec.Due)), s.keys.historyRun(rec.Job, state.SlotRunID(rec.Until))
-	r := &request{guards: []kv.Compare{termGuard(term), unchanged(s.keys.closed(), closed)}}
-	r.txn.If = []kv.Compare{{Key: first, End: last + "\x00", Target: kv.TargetCreateRevision}}
-	r.txn.Then = []kv.Op{kv.Put(first, value, 0)}
-	r.txn.Else = []kv.Op{kv.Get(first)}
-	r.writes = append(r.writes, s.batch.hash(first))
-	res, stored, err := s.fenced(ctx, term, r)
-	if err != nil {
-		return false, fmt.Errorf("decide %s %s–%s: %w", rec.Job, state.SlotRunID(rec.Due), state.SlotRunID(rec.Until), err)
-	}
-	if kvs := res.Results[0].KVs; !stored && len(kvs) > 0 {
-		// Perhaps by an earlier try of this.
-		stored = string(kvs[0].Value) == string(value)
-	}
-	return stored, nil
-}
-
-func countRange(prefix string) kv.Op {
-	op := kv.GetRange(prefix, end(prefix), 1)
-	op.Keys = true
-	return op
 }
 
 // olderVersions is how many of a job's older versions a new leader looks at.

@@ -1,0 +1,271 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/codec"
+	"github.com/leaderd/leaderd/state/kv"
+)
+
+// CloseTimeline closes the timeline up to instant while the term stands: no
+// slot at or before it is claimed any more, but for those that a plan of this
+// closing catches up. It never opens what is closed. The answer is the closed
+// part as this call wrote it; its revision is never that of another leader's
+// closing. After a kv error the outcome may be unknown; to close again is safe.
+func (s *Store) CloseTimeline(ctx context.Context, term state.Term, instant time.Time) (state.Closed, error) {
+	closed, err := s.closeTimeline(ctx, term, instant)
+	if err != nil {
+		return closed, fmt.Errorf("close timeline: %w", err)
+	}
+	return closed, nil
+}
+
+func (s *Store) closeTimeline(ctx context.Context, term state.Term, instant time.Time) (state.Closed, error) {
+	was, err := s.GetClosed(ctx)
+	if err != nil {
+		return state.Closed{}, err
+	}
+	key := s.keys.closed()
+	for range maxTries {
+		to := state.Closed{Instant: codec.Time(codec.Micros(later(instant, was.Instant)))}
+		value, err := proto.Marshal(&statev1.Closed{Instant: codec.Micros(to.Instant), Term: term.Number})
+		if err != nil {
+			return state.Closed{}, err
+		}
+		// A late repetition of this must open nothing that was closed since.
+		r := &request{writes: []uint64{s.batch.hash(key)}}
+		r.txn.If = []kv.Compare{unchanged(key, was.Revision)}
+		r.txn.Then = []kv.Op{kv.Put(key, value, 0)}
+		r.txn.Else = []kv.Op{kv.Get(key)}
+		res, err := s.lead(ctx, term, r)
+		if err != nil {
+			return state.Closed{}, err
+		}
+		if res.Succeeded {
+			to.Revision = res.Revision
+			s.closed.set(to)
+			return to, nil
+		}
+		if err := over(term, res); err != nil {
+			return state.Closed{}, err
+		}
+		var found kv.KeyValue
+		if kvs := res.Results[0].KVs; len(kvs) > 0 {
+			found = kvs[0]
+		}
+		// Another call's, or an earlier try of this: then it is closed once more.
+		if was, err = decodeClosed(found); err != nil {
+			return state.Closed{}, err
+		}
+	}
+	return state.Closed{}, ErrContended
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// Decide gives a run that did not start a verdict while the term stands;
+// rec.Due and rec.Run name it. pending is the revision of the pending key that
+// goes with it, 0 for none. exclusive says where a record of the run would
+// probably be; it is looked for everywhere. ok is false where the run has
+// another record already, or the pending key is not as given. It is idempotent
+// for the same record. Errors are those of package kv, state.ErrTermLost, and a
+// verdict that no such run can have.
+func (s *Store) Decide(ctx context.Context, term state.Term, rec state.Record, exclusive bool, pending int64) (ok bool, err error) {
+	if ok, err = s.decide(ctx, term, &rec, exclusive, pending); err != nil {
+		return false, fmt.Errorf("decide %s %s: %w", rec.Job, rec.Run, err)
+	}
+	return ok, nil
+}
+
+func (s *Store) decide(ctx context.Context, term state.Term, rec *state.Record, exclusive bool, pending int64) (bool, error) {
+	from := state.StateNone
+	if pending != 0 {
+		from = state.StatePending
+	}
+	if err := state.CheckTransition(from, rec.State); err != nil {
+		return false, err
+	}
+	value, err := proto.Marshal(codec.RecordToProto(rec))
+	if err != nil {
+		return false, err
+	}
+	var gateMod int64
+	if last := s.holders.get(rec.Job); exclusive && last.run != rec.Run {
+		gateMod = last.token
+	}
+	historyKey, gateKey := s.keys.historyRun(rec.Job, rec.Run), s.keys.activeGate(rec.Job)
+	shards, pendingKey := s.keys.shardsOf(rec.Job, rec.Run), s.keys.pendingRun(rec.Job, rec.Run)
+	for range maxTries {
+		r := &request{
+			// The run's claims meet the verdict's key.
+			writes: []uint64{s.batch.hash(historyKey)},
+			reads:  []uint64{s.batch.hash(gateKey)},
+		}
+		r.txn.If = []kv.Compare{absent(historyKey), absentBelow(shards), unchanged(gateKey, gateMod)}
+		r.txn.Then = []kv.Op{kv.Put(historyKey, value, 0)}
+		r.txn.Else = []kv.Op{kv.Get(historyKey), countRange(shards), kv.Get(gateKey)}
+		if pending != 0 {
+			r.txn.If = append(r.txn.If, unchanged(pendingKey, pending))
+			r.txn.Then = append(r.txn.Then, kv.Delete(pendingKey))
+			r.writes = append(r.writes, s.batch.hash(pendingKey))
+			r.txn.Else = append(r.txn.Else, keyOnly(pendingKey))
+		}
+		res, err := s.lead(ctx, term, r)
+		if err != nil {
+			return false, err
+		}
+		if res.Succeeded || wrote(res.Results[0], value) {
+			return true, nil
+		}
+		if err := over(term, res); err != nil {
+			return false, err
+		}
+		if len(res.Results[0].KVs) > 0 || len(res.Results[1].KVs) > 0 {
+			return false, nil
+		}
+		if pending != 0 && (len(res.Results[3].KVs) == 0 || res.Results[3].KVs[0].ModRevision != pending) {
+			return false, nil
+		}
+		// The gate is not as assumed. It may be this very run's.
+		held, err := s.gateOf(rec.Job, res.Results[2])
+		if err != nil {
+			return false, err
+		}
+		if held.token != 0 && held.run == rec.Run {
+			return false, nil
+		}
+		gateMod = held.token
+	}
+	return false, ErrContended
+}
+
+// gateOf reads who is at the gate.
+func (s *Store) gateOf(id state.JobID, read kv.Result) (holder, error) {
+	if len(read.KVs) == 0 {
+		return holder{}, nil
+	}
+	l, err := decodeLive(id, true, read.KVs[0])
+	return holder{run: l.Run, token: l.Token}, err
+}
+
+// DecideRange gives all slots from rec.Due to rec.Until one verdict while the
+// term stands and the timeline has been closed to rec.Until at revision closed.
+// ok is false where one of them has another record, or the timeline was closed
+// again. Runs in between that were asked for are no slots. The leader must not
+// catch up any of the slots itself. It is idempotent for the same record.
+// Errors are those of package kv, state.ErrTermLost, and a verdict that no slot
+// can have.
+func (s *Store) DecideRange(ctx context.Context, term state.Term, rec state.Record, closed int64) (ok bool, err error) {
+	if ok, err = s.decideRange(ctx, term, &rec, closed); err != nil {
+		return false, fmt.Errorf("decide %s %s–%s: %w", rec.Job, state.SlotRunID(rec.Due), state.SlotRunID(rec.Until), err)
+	}
+	return ok, nil
+}
+
+func (s *Store) decideRange(ctx context.Context, term state.Term, rec *state.Record, closed int64) (bool, error) {
+	if err := state.CheckTransition(state.StateNone, rec.State); err != nil {
+		return false, err
+	}
+	if rec.Until.Before(rec.Due) {
+		return false, errors.New("the range ends before it begins")
+	}
+	if closed == 0 { // which would compare as "is not there"
+		return false, nil
+	}
+	value, err := proto.Marshal(codec.RecordToProto(rec))
+	if err != nil {
+		return false, err
+	}
+	var (
+		first, last = s.keys.historyRun(rec.Job, state.SlotRunID(rec.Due)), s.keys.historyRun(rec.Job, state.SlotRunID(rec.Until)) + "\x00"
+		firstLive   = s.keys.shardsOf(rec.Job, state.SlotRunID(rec.Due))
+		lastLive    = end(s.keys.shardsOf(rec.Job, state.SlotRunID(rec.Until)))
+		gateKey     = s.keys.activeGate(rec.Job)
+		gate        = s.holders.get(rec.Job)
+		seen        int64 // revision up to which it is known that no slot has a record
+	)
+	if between(gate.run, rec) {
+		gate = holder{}
+	}
+	for range maxTries {
+		r := &request{
+			guards: []kv.Compare{unchanged(s.keys.closed(), closed)},
+			// Whatever gives one of the slots a record meets one of these.
+			writes: []uint64{s.batch.hash(first), s.batch.hash(s.keys.activeOf(rec.Job)), s.batch.hash(gateKey)},
+		}
+		r.txn.If = []kv.Compare{
+			absent(first),
+			{Key: first, End: last, Target: kv.TargetModRevision, Relation: kv.Less, Int: seen + 1},
+			{Key: firstLive, End: lastLive, Target: kv.TargetModRevision, Relation: kv.Less, Int: seen + 1},
+			unchanged(gateKey, gate.token),
+		}
+		r.txn.Then = []kv.Op{kv.Put(first, value, 0)}
+		r.txn.Else = []kv.Op{kv.Get(first), keyOnly(s.keys.closed())}
+		res, err := s.lead(ctx, term, r)
+		if err != nil {
+			return false, err
+		}
+		if res.Succeeded || wrote(res.Results[0], value) {
+			return true, nil
+		}
+		if err := over(term, res); err != nil {
+			return false, err
+		}
+		if now := res.Results[1].KVs; len(now) == 0 || now[0].ModRevision != closed {
+			return false, nil
+		}
+		// Perhaps only runs that were asked for lie between, or another run of
+		// the job is at the gate.
+		var taken bool
+		if seen, gate, taken, err = s.slotsBetween(ctx, rec); err != nil || taken {
+			return false, err
+		}
+	}
+	return false, ErrContended
+}
+
+// slotsBetween tells whether a slot of rec's range has a record, as of revision
+// seen.
+func (s *Store) slotsBetween(ctx context.Context, rec *state.Record) (seen int64, gate holder, taken bool, err error) {
+	history, active := s.keys.historyOf(rec.Job), s.keys.activeOf(rec.Job)
+	verdicts := kv.GetRange(s.keys.historyRun(rec.Job, state.SlotRunID(rec.Due)), s.keys.historyRun(rec.Job, state.SlotRunID(rec.Until))+"\x00", 0)
+	shards := kv.GetRange(s.keys.shardsOf(rec.Job, state.SlotRunID(rec.Due)), end(s.keys.shardsOf(rec.Job, state.SlotRunID(rec.Until))), 0)
+	verdicts.Keys, shards.Keys = true, true
+	res, err := s.look(ctx, verdicts, shards, kv.Get(s.keys.activeGate(rec.Job)))
+	if err != nil {
+		return 0, holder{}, false, err
+	}
+	for i, prefix := range []string{history, active} {
+		for _, found := range res.Results[i].KVs {
+			run, err := runPart(found.Key[len(prefix):])
+			if err != nil {
+				return 0, holder{}, false, err
+			}
+			if _, slot := run.Slot(); slot {
+				return 0, holder{}, true, nil
+			}
+		}
+	}
+	if gate, err = s.gateOf(rec.Job, res.Results[2]); err != nil {
+		return 0, holder{}, false, err
+	}
+	return res.Revision, gate, between(gate.run, rec), nil
+}
+
+// between tells whether a run is one of the slots of rec's range.
+func between(run state.RunID, rec *state.Record) bool {
+	slot, ok := run.Slot()
+	return ok && !slot.Before(rec.Due) && !slot.After(rec.Until)
+}

@@ -1,0 +1,144 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/kv"
+)
+
+// MarkLost deals with a live record whose owner's registration is gone, as one
+// atomic check: the term stands, the registration does not, and the record is
+// as l has it. An at-most-once run gets the verdict lost; others wait for a
+// further attempt from now on, and the waiting record with its new token is
+// answered. ok is false where nothing was changed because the owner came to an
+// end, or the registration stands after all. It is idempotent for the same now.
+// Errors are those of package kv, and state.ErrTermLost.
+func (s *Store) MarkLost(ctx context.Context, term state.Term, l state.Live, now time.Time) (waiting state.Live, ok bool, err error) {
+	if l.State != state.StateRunning || l.Token == 0 {
+		return state.Live{}, false, nil
+	}
+	next, ok, err := s.markLost(ctx, term, &l, now)
+	if err != nil {
+		return state.Live{}, false, fmt.Errorf("mark %s %s lost: %w", l.Job, l.Run, err)
+	}
+	return next, ok, nil
+}
+
+func (s *Store) markLost(ctx context.Context, term state.Term, l *state.Live, now time.Time) (state.Live, bool, error) {
+	next := *l
+	next.Attempts = attemptsWith(l.Attempts, &state.Attempt{
+		Number: l.Attempt, Node: l.Owner.Node, Token: l.Token, Term: l.Term, Claimed: l.Claimed, Ended: now,
+		State: state.StateLost, Error: "the executor's registration ended",
+	})
+	var r *request
+	var err error
+	if l.AtMostOnce {
+		next.State = state.StateLost
+		r, err = s.verdictRequest(&next, &state.Record{
+			Generation: l.Generation, State: state.StateLost, Due: l.Due, Recorded: now, Shards: l.Shards, Attempts: next.Attempts,
+		})
+	} else {
+		next.State, next.Owner, next.NextTry = state.StateWaiting, state.Owner{}, now
+		r, err = s.waitRequest(&next)
+	}
+	if err != nil {
+		return state.Live{}, false, err
+	}
+	r.txn.If = append(r.txn.If, kv.Compare{
+		Key: s.keys.node(l.Owner.Node), Target: kv.TargetCreateRevision, Relation: kv.NotEqual, Int: l.Owner.Revision,
+	})
+	res, err := s.lead(ctx, term, r)
+	if err != nil {
+		return state.Live{}, false, err
+	}
+	revision := res.Revision
+	if !res.Succeeded {
+		var stored bool
+		if stored, revision, err = s.ended(&next, next.State, res); err != nil {
+			return state.Live{}, false, err
+		}
+		if !stored || next.State == state.StateWaiting && revision == 0 { // claimed since
+			return state.Live{}, false, over(term, res)
+		}
+	}
+	if next.State == state.StateWaiting {
+		next.Token = revision
+	}
+	s.noteEnd(&next, next.State)
+	return next, true, nil
+}
+
+// GiveUp ends a waiting run, for a reason of the leader's, with the verdict to.
+// ok is false where the run was no longer as l has it. It is idempotent for the
+// same now. Errors are those of package kv, state.ErrTermLost, and a verdict
+// that no waiting run can have.
+func (s *Store) GiveUp(ctx context.Context, term state.Term, l state.Live, to state.RunState, reason string, now time.Time) (ok bool, err error) {
+	ok, err = s.giveUp(ctx, term, &l, &state.Record{
+		Generation: l.Generation, State: to, Reason: reason, Due: l.Due, Recorded: now, Shards: l.Shards, Attempts: l.Attempts,
+	})
+	if err != nil {
+		return false, fmt.Errorf("give up %s %s: %w", l.Job, l.Run, err)
+	}
+	return ok, nil
+}
+
+func (s *Store) giveUp(ctx context.Context, term state.Term, l *state.Live, rec *state.Record) (bool, error) {
+	if l.State != state.StateWaiting {
+		return false, fmt.Errorf("a run that is %s cannot be given up", l.State)
+	}
+	if err := state.CheckTransition(state.StateWaiting, rec.State); err != nil {
+		return false, err
+	}
+	if l.Token == 0 { // which would compare as "is not there"
+		return false, nil
+	}
+	r, err := s.verdictRequest(l, rec)
+	if err != nil {
+		return false, err
+	}
+	value := r.txn.Then[0].Value
+	res, err := s.lead(ctx, term, r)
+	if err != nil {
+		return false, err
+	}
+	if !res.Succeeded && !wrote(res.Results[0], value) {
+		return false, over(term, res)
+	}
+	s.noteEnd(l, rec.State)
+	return true, nil
+}
+
+// wrote tells whether a read found just this value: an earlier try of the
+// request was carried out.
+func wrote(read kv.Result, value []byte) bool {
+	return len(read.KVs) > 0 && bytes.Equal(read.KVs[0].Value, value)
+}
+
+// lead commits a leader's request while the term stands. If it was refused,
+// over tells whether because the term is over, which is to be asked after
+// whether an earlier try was carried out.
+func (s *Store) lead(ctx context.Context, term state.Term, r *request) (kv.TxnResult, error) {
+	if term.Number == 0 { // which would compare as "is not there"
+		return kv.TxnResult{}, state.ErrTermLost
+	}
+	r.guards = append(r.guards, termGuard(term))
+	r.txn.Else = append(r.txn.Else, keyOnly(term.Key))
+	return s.batch.do(ctx, r)
+}
+
+// over answers state.ErrTermLost if a refused request of lead's found the term
+// over.
+func over(term state.Term, res kv.TxnResult) error {
+	if leader := res.Results[len(res.Results)-1].KVs; len(leader) == 0 || leader[0].CreateRevision != term.Number {
+		return state.ErrTermLost
+	}
+	return nil
+}
+
+func termGuard(t state.Term) kv.Compare {
+	return kv.Compare{Key: t.Key, Target: kv.TargetCreateRevision, Int: t.Number}
+}

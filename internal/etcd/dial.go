@@ -30,7 +30,7 @@ func Dial(cfg config.Etcd, log hclog.Logger) (*clientv3.Client, error) {
 		}
 		password = string(bytes.Trim(content, "\r\n"))
 	}
-	return dial(cfg, secure, password, log.Named("etcd-client"))
+	return dial(cfg, secure, password, log)
 }
 
 func dial(cfg config.Etcd, secure *tls.Config, password string, log hclog.Logger) (*clientv3.Client, error) {

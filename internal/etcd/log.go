@@ -21,13 +21,15 @@ func zapLogger(log hclog.Logger, stopping *atomic.Bool) *zap.Logger {
 	return zap.New(core, zap.AddStacktrace(zapcore.DPanicLevel))
 }
 
-// expected are warnings about what we mean so, one listener for a client that
-// speaks gRPC alone and no authentication in the embedded member, and one that
-// says in many words what the warning before it said.
+// expected are warnings that tell nobody anything: about what we mean so (one
+// listener for a client that speaks gRPC alone, no authentication in the embedded
+// member), about what the warning before it said, and about requests that failed,
+// which their callers know.
 var expected = map[string]bool{
 	"Running http and grpc server on single port. This is not recommended for production.": true,
 	"simple token is not cryptographically signed":                                         true,
-	"request stats": true,
+	"request stats":                    true,
+	"retrying of unary invoker failed": true,
 }
 
 // bridge is a zapcore.Core on an hclog.Logger.

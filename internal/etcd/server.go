@@ -49,7 +49,7 @@ func New(node, dataDir string, cfg config.Etcd, log hclog.Logger) *Server {
 		node:  node,
 		dir:   filepath.Join(dataDir, "etcd"),
 		cfg:   cfg,
-		log:   log.Named("etcd"),
+		log:   log,
 		ready: make(chan struct{}),
 	}
 }

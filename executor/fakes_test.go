@@ -354,6 +354,14 @@ func (r *rig) next(term int64) *link {
 	return l
 }
 
+// fresh is next, without those sessions that nobody welcomed in time.
+func (r *rig) fresh(term int64) *link {
+	for len(r.links) > 0 {
+		<-r.links
+	}
+	return r.next(term)
+}
+
 // close drains the executor.
 func (r *rig) close() {
 	r.t.Helper()

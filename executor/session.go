@@ -125,6 +125,7 @@ func (x *Executor) converse(ctx context.Context, d *desk, leader Leader, highest
 		session:  &session{specs: make(map[uint32]*spec), reports: newReports(end)},
 		highest:  highest,
 		begun:    time.Now(),
+		opened:   make(chan struct{}),
 	}
 	c.patience.Store(int64(welcomeTimeout))
 	var receiver sync.WaitGroup
@@ -142,9 +143,10 @@ type conversation struct {
 	session  *session
 	highest  int64
 	begun    time.Time
-	heard    atomic.Int64 // time of the last message since begun
-	patience atomic.Int64 // silence that ends the session
-	welcomed atomic.Int64 // the leadership, once it welcomed us
+	opened   chan struct{} // closed at the welcome
+	heard    atomic.Int64  // time of the last message since begun
+	patience atomic.Int64  // silence that ends the session
+	welcomed atomic.Int64  // the leadership, once it welcomed us
 }
 
 // watch ends the session when the leader is silent or another one leads. It
@@ -152,6 +154,7 @@ type conversation struct {
 func (c *conversation) watch(ctx context.Context, end context.CancelCauseFunc) {
 	timer := time.NewTimer(welcomeTimeout)
 	defer timer.Stop()
+	opened := c.opened
 	for {
 		leader, changed := c.executor.leaders.Follow()
 		term := max(c.welcomed.Load(), c.highest)
@@ -170,6 +173,8 @@ func (c *conversation) watch(ctx context.Context, end context.CancelCauseFunc) {
 		case <-ctx.Done():
 			return
 		case <-changed:
+		case <-opened:
+			opened = nil // less patience from now on
 		case <-timer.C:
 		}
 	}
@@ -209,6 +214,7 @@ func (c *conversation) receive(ctx context.Context, end context.CancelCauseFunc,
 	c.listened()
 	c.patience.Store(int64(3 * pulse))
 	c.welcomed.Store(w.GetTerm())
+	close(c.opened)
 	d.attach(c.session)
 	c.executor.metrics.sessions.Inc()
 	c.executor.log.Info("session with the leader began", "leader", leader.Name, "term", w.GetTerm(),

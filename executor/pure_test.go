@@ -1,0 +1,184 @@
+package executor
+
+import (
+	"context"
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
+	"github.com/leaderd/leaderd/state"
+)
+
+// The wall clock is set back and forth while a run waits: it starts at the first
+// look that shows the slot, and never at one that does not.
+func TestAwaitFollowsTheWallClock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		offset := time.Duration(0)
+		clock := func() int64 { return time.Now().Add(offset).UnixNano() }
+		due := time.Now().Add(10 * time.Second).UnixNano()
+		woke := make(chan int64, 1)
+		go func() {
+			if await(t.Context(), due, clock) {
+				woke <- clock()
+			}
+		}()
+		waits := func(d time.Duration) {
+			time.Sleep(d)
+			synctest.Wait()
+			require.Empty(t, woke)
+		}
+		waits(9999 * time.Millisecond)
+		offset = -time.Hour
+		waits(30 * time.Minute)
+		offset = -time.Minute
+		waits(0)
+		offset = time.Hour // a suspend is seen within a second
+		time.Sleep(tick)
+		synctest.Wait()
+		require.GreaterOrEqual(t, <-woke, due)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.False(t, await(ctx, 0, clock))
+		require.False(t, await(ctx, math.MaxInt64, clock))
+	})
+}
+
+func TestHeapIsAQueue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var h heap
+		var model []int64
+		for _, v := range rapid.SliceOf(rapid.Int64Range(-1, 20)).Draw(t, "ops") {
+			if v < 0 && len(model) > 0 {
+				slices.Sort(model)
+				require.Equal(t, model[0], h.pop().at)
+				model = model[1:]
+				continue
+			}
+			h.push(item{at: v})
+			model = append(model, v)
+		}
+		slices.Sort(model)
+		for _, want := range model {
+			require.Equal(t, want, h.pop().at)
+		}
+		require.Empty(t, h)
+	})
+}
+
+func TestFifoKeepsOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var f fifo[int]
+		in, out := 0, 0
+		for _, n := range rapid.SliceOf(rapid.IntRange(-3000, 3000)).Draw(t, "ops") {
+			for ; n > 0; n-- {
+				f.push(in)
+				in++
+			}
+			for ; n < 0 && f.len() > 0; n++ {
+				require.Equal(t, out, f.first())
+				require.Equal(t, out, f.pop())
+				out++
+			}
+			require.Equal(t, in-out, f.len())
+		}
+	})
+}
+
+func TestLeadStaysInItsBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := newLead()
+		now := int64(time.Hour)
+		for range rapid.IntRange(0, 300).Draw(t, "claims") {
+			now += rapid.Int64Range(0, int64(time.Second)).Draw(t, "step")
+			if l.inFlight > 0 && rapid.Bool().Draw(t, "answer") {
+				l.end(now, time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "took")))
+			} else {
+				l.begin(now)
+			}
+			v := l.value(rapid.IntRange(0, 1<<20).Draw(t, "backlog"))
+			require.True(t, v >= minLead && v <= maxLead, v)
+		}
+	})
+}
+
+func TestLeadFollowsLatencyAndRate(t *testing.T) {
+	l := newLead()
+	now := int64(time.Hour)
+	require.Equal(t, minLead, l.value(0))
+	require.Equal(t, minLead+500*time.Millisecond, l.value(assumedRate/2))
+	for range 100 {
+		l.begin(now)
+		now += int64(100 * time.Millisecond)
+		l.end(now, 100*time.Millisecond)
+	}
+	require.InDelta(t, 400*time.Millisecond, l.value(0), float64(time.Millisecond))
+	require.EqualValues(t, assumedRate, l.rate, "what is idle tells nothing of the rate")
+	// 200 in flight, 2,000 answers a second.
+	for range 200 {
+		l.begin(now)
+	}
+	for range 10_000 {
+		now += int64(500 * time.Microsecond)
+		l.end(now, 100*time.Millisecond)
+		l.begin(now)
+	}
+	require.InDelta(t, 2000, l.rate, 50)
+	require.InDelta(t, 1400*time.Millisecond, l.value(2000), float64(50*time.Millisecond))
+}
+
+func TestPlans(t *testing.T) {
+	sp := newSpec(&session{}, &workerv1.Spec{Ref: 1, Namespace: "ns", Job: "job"})
+	require.Equal(t, state.DefaultStartDeadline, sp.deadline)
+	require.True(t, sp.exclusive)
+	due := time.Date(2026, 11, 30, 2, 0, 0, 0, time.UTC)
+	p, k, err := newPlan(sp, &workerv1.Entry{Ref: 1, Due: due.UnixMicro()})
+	require.NoError(t, err)
+	require.EqualValues(t, "20261130T020000Z", k.run)
+	require.EqualValues(t, 1, k.attempt)
+	require.EqualValues(t, 1, p.shards)
+	now := due.Add(time.Hour).UnixNano()
+	require.Equal(t, due.Add(sp.deadline).UnixNano(), p.until(1, now))
+	require.Equal(t, now+int64(sp.deadline), p.until(2, now))
+	p.closed = 4
+	require.Equal(t, now+int64(sp.deadline), p.until(1, now))
+
+	for _, bad := range []*workerv1.Entry{{Due: -1}, {Due: math.MaxInt64}, {Shard: -1}, {Attempt: -1}} {
+		_, _, err := newPlan(sp, bad)
+		require.Error(t, err)
+	}
+}
+
+func TestMetricsAreLintedAndBounded(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	_, err := New(&journal{}, &leaders{}, &work{}, nil, Config{Node: state.Node{Name: "n"}, Metrics: reg})
+	require.NoError(t, err)
+	families, err := reg.Gather()
+	require.NoError(t, err)
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	for _, f := range families {
+		require.Regexp(t, "^leaderd_executor_", f.GetName())
+		if f.GetName() == "leaderd_executor_finished_total" {
+			require.Len(t, f.GetMetric(), 6)
+		}
+	}
+}
+
+func TestConfigNamesEveryViolation(t *testing.T) {
+	_, err := New(&journal{}, &leaders{}, &work{}, nil, Config{
+		Node: state.Node{Capacity: -1}, TTL: time.Hour, DrainGrace: -1, KillGrace: -1,
+	})
+	for _, field := range []string{"Node.Name", "Node.Capacity", "TTL", "DrainGrace", "KillGrace"} {
+		require.ErrorContains(t, err, field+":")
+	}
+}

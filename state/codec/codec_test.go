@@ -1,0 +1,298 @@
+package codec
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
+	"github.com/leaderd/leaderd/state"
+)
+
+// The generators make values as the rest of leaderd does: instants of whole
+// microseconds in UTC or none, and nil for what is empty.
+var (
+	texts   = rapid.StringMatching(`[a-zA-Z0-9 _./é-]{0,12}`)
+	numbers = rapid.Int64()
+	smalls  = rapid.Custom(func(t *rapid.T) int { return int(rapid.Int32().Draw(t, "n")) })
+	times   = rapid.Custom(func(t *rapid.T) time.Time {
+		us := rapid.Int64Range(-1<<50, 1<<52).Draw(t, "us")
+		if us == 0 {
+			return time.Time{}
+		}
+		return time.UnixMicro(us).UTC()
+	})
+	durations = rapid.Custom(func(t *rapid.T) time.Duration {
+		return time.Duration(rapid.Int64Range(0, int64(1<<55)).Draw(t, "d"))
+	})
+	maps = rapid.Custom(func(t *rapid.T) map[string]string {
+		m := rapid.MapOfN(texts, texts, 0, 3).Draw(t, "map")
+		if len(m) == 0 {
+			return nil
+		}
+		return m
+	})
+	blobs  = emptyIsNil(rapid.SliceOfN(rapid.Byte(), 0, 20))
+	lists  = emptyIsNil(rapid.SliceOfN(texts, 0, 3))
+	states = rapid.Custom(func(t *rapid.T) state.RunState {
+		return state.RunState(rapid.IntRange(0, int(state.StateMissed)).Draw(t, "state"))
+	})
+	jobIDs = rapid.Custom(func(t *rapid.T) state.JobID {
+		return state.JobID{Namespace: texts.Draw(t, "namespace"), Name: texts.Draw(t, "name")}
+	})
+	attempts = rapid.Custom(func(t *rapid.T) state.Attempt {
+		a := state.Attempt{
+			Number: smalls.Draw(t, "number"), Node: texts.Draw(t, "node"), Token: numbers.Draw(t, "token"), Term: numbers.Draw(t, "term"),
+			Claimed: times.Draw(t, "claimed"), Started: times.Draw(t, "started"), Ended: times.Draw(t, "ended"),
+			State: states.Draw(t, "state"), HasCode: rapid.Bool().Draw(t, "has"), Error: texts.Draw(t, "error"),
+		}
+		if a.HasCode {
+			a.ExitCode = smalls.Draw(t, "code")
+		}
+		return a
+	})
+	attemptLists = emptyIsNil(rapid.SliceOfN(attempts, 0, 3))
+	lives        = rapid.Custom(func(t *rapid.T) state.Live {
+		return state.Live{
+			Run: state.RunID(texts.Draw(t, "run")), Shard: smalls.Draw(t, "shard"), Shards: smalls.Draw(t, "shards"),
+			Generation: numbers.Draw(t, "generation"), State: states.Draw(t, "state"), Attempt: smalls.Draw(t, "attempt"),
+			Owner: state.Owner{Node: texts.Draw(t, "owner"), Revision: numbers.Draw(t, "revision")},
+			Term:  numbers.Draw(t, "term"), Due: times.Draw(t, "due"), Claimed: times.Draw(t, "claimed"), NextTry: times.Draw(t, "next"),
+			AtMostOnce: rapid.Bool().Draw(t, "amo"), Attempts: attemptLists.Draw(t, "attempts"),
+		}
+	})
+	// keyed are live records with what their key tells.
+	keyed = rapid.Custom(func(t *rapid.T) state.Live {
+		l := lives.Draw(t, "live")
+		l.Job, l.Exclusive, l.Token = jobIDs.Draw(t, "job"), rapid.Bool().Draw(t, "exclusive"), numbers.Draw(t, "token")
+		return l
+	})
+	claims = rapid.Custom(func(t *rapid.T) state.Claim {
+		c := state.Claim{
+			JobRevision: numbers.Draw(t, "job revision"), Live: keyed.Draw(t, "live"), Token: numbers.Draw(t, "token"),
+			Pending: numbers.Draw(t, "pending"), ClosedRevision: numbers.Draw(t, "closed"), ApplyOverlap: rapid.Bool().Draw(t, "overlap"),
+		}
+		c.Job, c.Exclusive, c.Live.Token = c.Live.Job, c.Live.Exclusive, 0
+		return c
+	})
+)
+
+func emptyIsNil[E any](of *rapid.Generator[[]E]) *rapid.Generator[[]E] {
+	return rapid.Custom(func(t *rapid.T) []E {
+		if s := of.Draw(t, "slice"); len(s) > 0 {
+			return s
+		}
+		return nil
+	})
+}
+
+// sent is a message as it arrives on the other side, which may be of a later
+// version: it has a field that we do not know.
+func sent[M proto.Message](t *rapid.T, m M) M {
+	wire, err := proto.Marshal(m)
+	require.NoError(t, err)
+	if rapid.Bool().Draw(t, "later version") {
+		wire = protowire.AppendTag(wire, 20_000, protowire.BytesType)
+		wire = protowire.AppendString(wire, "from the future")
+	}
+	got, ok := m.ProtoReflect().New().Interface().(M)
+	require.True(t, ok)
+	require.NoError(t, proto.Unmarshal(wire, got))
+	return got
+}
+
+func same(t *rapid.T, want, got any) {
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatal(diff)
+	}
+}
+
+func TestSpecs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := state.JobSpec{
+			Description: texts.Draw(t, "description"), Labels: maps.Draw(t, "labels"), Schedules: lists.Draw(t, "schedules"),
+			TimeZone:  texts.Draw(t, "zone"),
+			Overlap:   rapid.SampledFrom([]state.Overlap{state.OverlapSkip, state.OverlapAllow}).Draw(t, "overlap"),
+			CatchUp:   rapid.SampledFrom([]state.CatchUp{state.CatchUpLatest, state.CatchUpNone}).Draw(t, "catch up"),
+			Guarantee: rapid.SampledFrom([]state.Guarantee{state.AtLeastOnce, state.AtMostOnce}).Draw(t, "guarantee"),
+			Selector:  maps.Draw(t, "selector"), StartDeadline: durations.Draw(t, "deadline"),
+			Timeout: durations.Draw(t, "timeout"), KillGrace: durations.Draw(t, "grace"),
+		}
+		switch rapid.IntRange(0, 3).Draw(t, "target") {
+		case 1:
+			s.Command = &state.Command{
+				Argv: lists.Draw(t, "argv"), Shell: texts.Draw(t, "shell"), Env: maps.Draw(t, "env"), Dir: texts.Draw(t, "dir"),
+			}
+		case 2:
+			s.HTTP = &state.HTTP{
+				Method: texts.Draw(t, "method"), URL: texts.Draw(t, "url"), Header: maps.Draw(t, "header"), Body: blobs.Draw(t, "body"),
+				ExpectedCodes: emptyIsNil(rapid.SliceOfN(rapid.IntRange(100, 599), 0, 3)).Draw(t, "codes"),
+			}
+		case 3:
+			s.NoOp = true
+		}
+		same(t, s, SpecFromProto(sent(t, SpecToProto(&s))))
+	})
+}
+
+// What a spec does not set is not there, so that a job that is read and written
+// back is the same.
+func TestUnsetStaysUnset(t *testing.T) {
+	require.True(t, proto.Equal(&leaderdv1.JobSpec{}, SpecToProto(&state.JobSpec{})))
+	require.Equal(t, state.JobSpec{}, SpecFromProto(nil))
+}
+
+func TestUnknownEnumsReadAsDefaults(t *testing.T) {
+	s := SpecFromProto(&leaderdv1.JobSpec{Overlap: 99, CatchUp: 99, Guarantee: 99})
+	require.Equal(t, state.JobSpec{}, s)
+	require.Equal(t, state.StateNone, LiveFromProto(&statev1.Live{State: math.MaxUint32}).State)
+	require.Zero(t, ClaimResultFromProto(&state.Claim{}, &workerv1.ClaimAnswer{Status: 99}).Status)
+	require.Zero(t, TokenStatusFromProto(&workerv1.TokenAnswer{Status: 99}))
+}
+
+// A stored job is changed as a message: what this version does not know, at any
+// depth, survives.
+func TestUnknownFieldsSurviveAChange(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		future := protowire.AppendVarint(protowire.AppendTag(nil, 20_000, protowire.VarintType), rapid.Uint64().Draw(t, "value"))
+		stored := &statev1.Job{
+			Uid: texts.Draw(t, "uid"), Generation: numbers.Draw(t, "generation"),
+			Spec: &leaderdv1.JobSpec{Target: &leaderdv1.JobSpec_Noop{Noop: &leaderdv1.NoOp{}}},
+		}
+		for _, m := range []proto.Message{stored, stored.GetSpec(), stored.GetSpec().GetNoop()} {
+			m.ProtoReflect().SetUnknown(future)
+		}
+		read := sent(t, stored)
+		read.Paused, read.PauseReason = true, "maintenance"
+		again := sent(t, read)
+		for _, m := range []proto.Message{again, again.GetSpec(), again.GetSpec().GetNoop()} {
+			require.Contains(t, string(m.ProtoReflect().GetUnknown()), string(future))
+		}
+		job := JobFromProto(again)
+		require.True(t, job.Paused)
+		require.True(t, job.Spec.NoOp)
+		require.Equal(t, stored.GetUid(), job.UID)
+	})
+}
+
+func TestJobs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := state.Job{
+			UID: texts.Draw(t, "uid"), Generation: numbers.Draw(t, "generation"), Spec: state.JobSpec{NoOp: true},
+			Paused: rapid.Bool().Draw(t, "paused"), PauseReason: texts.Draw(t, "reason"), Created: times.Draw(t, "created"),
+			Updated: times.Draw(t, "updated"), UpdatedBy: texts.Draw(t, "by"), Effective: times.Draw(t, "effective"), Anchor: times.Draw(t, "anchor"),
+		}
+		same(t, want, JobFromProto(sent(t, &statev1.Job{
+			Spec: SpecToProto(&want.Spec), Uid: want.UID, Generation: want.Generation, Paused: want.Paused, PauseReason: want.PauseReason,
+			Created: Micros(want.Created), Updated: Micros(want.Updated), UpdatedBy: want.UpdatedBy,
+			Effective: Micros(want.Effective), Anchor: Micros(want.Anchor),
+		})))
+	})
+}
+
+func TestNodes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := state.Node{
+			Control: rapid.Bool().Draw(t, "control"), Executor: rapid.Bool().Draw(t, "executor"), Address: texts.Draw(t, "address"),
+			Labels: maps.Draw(t, "labels"), Capacity: rapid.IntRange(0, state.MaxCapacity).Draw(t, "capacity"),
+			Version: texts.Draw(t, "version"), Started: times.Draw(t, "started"),
+		}
+		same(t, n, NodeFromProto(sent(t, NodeToProto(&n))))
+	})
+}
+
+func TestLiveRecords(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := lives.Draw(t, "live")
+		same(t, l, LiveFromProto(sent(t, LiveToProto(&l))))
+	})
+}
+
+func TestRecords(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := state.Record{
+			Generation: numbers.Draw(t, "generation"), State: states.Draw(t, "state"), Reason: texts.Draw(t, "reason"),
+			Detail: texts.Draw(t, "detail"), Due: times.Draw(t, "due"), Until: times.Draw(t, "until"), Count: numbers.Draw(t, "count"),
+			Recorded: times.Draw(t, "recorded"), Shards: smalls.Draw(t, "shards"), Attempts: attemptLists.Draw(t, "attempts"),
+			Tail: blobs.Draw(t, "tail"), OutputBytes: numbers.Draw(t, "bytes"),
+		}
+		same(t, r, RecordFromProto(sent(t, RecordToProto(&r))))
+	})
+}
+
+func TestClaims(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := claims.Draw(t, "claim")
+		same(t, c, ClaimFromProto(sent(t, ClaimToProto(&c))))
+	})
+}
+
+// The answer has the record as it is stored, whether it is as it was asked for
+// or not.
+func TestClaimResults(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := claims.Draw(t, "claim")
+		r := state.ClaimResult{Status: state.ClaimStatus(rapid.IntRange(0, int(state.ClaimDisowned)).Draw(t, "status"))}
+		asked := rapid.Bool().Draw(t, "as asked")
+		if r.Status == state.Claimed {
+			if asked {
+				r.Live = c.Live
+				r.Live.State, r.Live.NextTry = state.StateRunning, time.Time{}
+			} else {
+				r.Live = lives.Draw(t, "stored")
+				r.Live.Job, r.Live.Exclusive = c.Job, c.Exclusive
+				if sameWords(&c.Live, &r.Live) {
+					t.Skip("by chance")
+				}
+			}
+			r.Live.Token, r.Live.Attempts = numbers.Draw(t, "token"), attemptLists.Draw(t, "attempts")
+		}
+		p := ClaimResultToProto(&c, &r)
+		if asked {
+			require.Nil(t, p.GetLive(), "it need not be told")
+		}
+		same(t, r, ClaimResultFromProto(&c, sent(t, p)))
+	})
+}
+
+func TestFinishes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := state.Finish{
+			Live: keyed.Draw(t, "live"), Attempt: attempts.Draw(t, "attempt"), Retry: times.Draw(t, "retry"), Reason: texts.Draw(t, "reason"),
+			Tail: blobs.Draw(t, "tail"), OutputBytes: numbers.Draw(t, "bytes"),
+		}
+		same(t, f, FinishFromProto(sent(t, FinishToProto(&f))))
+	})
+	require.Equal(t, state.Finish{}, FinishFromProto(nil))
+}
+
+// Of a live record a checkpoint has what names the run, and the token.
+func TestCheckpoints(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := keyed.Draw(t, "live")
+		c := state.Checkpoint{Live: l, Data: blobs.Draw(t, "data"), Previous: numbers.Draw(t, "previous"), Saved: times.Draw(t, "saved")}
+		got := CheckpointFromProto(sent(t, CheckpointToProto(&c)))
+		c.Live = state.Live{Job: l.Job, Run: l.Run, Shard: l.Shard, Exclusive: l.Exclusive, Token: l.Token}
+		same(t, c, got)
+
+		r := state.CheckpointResult{
+			Status:   state.TokenStatus(rapid.IntRange(0, int(state.TokenFenced)).Draw(t, "status")),
+			Revision: numbers.Draw(t, "revision"),
+		}
+		same(t, r, CheckpointResultFromProto(sent(t, CheckpointResultToProto(r))))
+		require.Equal(t, r.Status, TokenStatusFromProto(sent(t, TokenAnswer(r.Status))))
+	})
+}
+
+func TestRegistrations(t *testing.T) {
+	require.Equal(t, state.Registration{Owner: state.Owner{Node: "a", Revision: 3}, Lease: 4},
+		RegistrationFromProto("a", &workerv1.RegisterResponse{OwnerRevision: 3, Lease: 4}))
+}

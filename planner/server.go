@@ -68,6 +68,10 @@ func (srv *Server) Attend(stream workerv1.LeaderService_AttendServer) error {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	case errors.Is(err, errReplaced), errors.Is(err, errSlow), errors.Is(err, errSilent):
 		return status.Error(codes.Aborted, err.Error())
+	case errors.Is(err, errLeft):
+		return nil
+	case ctx.Err() != nil:
+		return status.FromContextError(ctx.Err()).Err()
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"sync/atomic"
 	"syscall"
 	"time"
 	_ "time/tzdata" // images without zone data must not turn zones into UTC
@@ -31,8 +32,11 @@ func run() int {
 	return cli.Main(ctx, cli.Deps{Serve: serve, Version: buildVersion()}, os.Args[1:])
 }
 
+// reaps is set once a node of this process reaps orphans: one is enough.
+var reaps atomic.Bool
+
 func serve(ctx context.Context, cfg config.Config, log hclog.Logger) error {
-	n, err := node.New(cfg, node.Options{Version: buildVersion(), Logger: log, ReapOrphans: true})
+	n, err := node.New(cfg, node.Options{Version: buildVersion(), Logger: log, ReapOrphans: !reaps.Swap(true)})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path"
+	"path/filepath"
 	"time"
 
 	"github.com/mattn/go-isatty"
@@ -20,92 +21,135 @@ import (
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 )
 
-// devNode is the name of the node that dev runs.
-const devNode = "dev"
+const (
+	// devNodes is how many nodes dev runs by default: enough to see one of them
+	// lead the others.
+	devNodes    = 3
+	maxDevNodes = 9
+	// devGrace is how long running work may hold up dev's end.
+	devGrace = 2 * time.Second
+)
+
+// dev is what the command line of dev says.
+type dev struct {
+	dataDir, listen, ops, level string
+	nodes                       int
+	bare                        bool
+}
 
 func devCommand(d Deps) *cobra.Command {
-	var (
-		dataDir, listen, ops string
-		level                string
-		bare                 bool
-	)
+	var o dev
 	def := config.Default()
 	c := &cobra.Command{
 		Use:   "dev",
-		Short: "Try leaderd: a node with its own etcd, sample jobs and a live view",
-		Long: `Run a one-node cluster with its own etcd on this machine, give it some sample
-jobs, and show each run as it ends. Everything is thrown away at the end unless
---data-dir says where to keep it. Other commands of leaderd find it by
-themselves.`,
+		Short: "Try leaderd: three nodes with their own etcd, sample jobs and a live view",
+		Long: `Run a cluster with its own etcd in this process, give it some sample jobs, and
+show each run as it ends. The first node has the etcd and listens at the usual
+addresses, so that other commands of leaderd find it by themselves. Everything
+is thrown away at the end unless --data-dir says where to keep it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg := config.Default()
-			cfg.Name = devNode
-			cfg.Listen, cfg.Advertise, cfg.OpsListen = listen, listen, ops
-			cfg.Log.Level = level
-			if err := cfg.Validate(); err != nil {
-				return usageError{err}
-			}
-			if _, port, _ := net.SplitHostPort(listen); port == "0" {
-				return usagef("--listen: the view must know the port: give one")
-			}
-			cfg.DataDir = dataDir
-			if dataDir == "" {
+			if o.dataDir == "" {
 				dir, err := os.MkdirTemp("", "leaderd-dev-")
 				if err != nil {
 					return err
 				}
 				defer os.RemoveAll(dir) //nolint:errcheck // what is left lies where the system sweeps
-				cfg.DataDir = dir
+				o.dataDir = dir
 			}
-			var err error
-			if cfg.Etcd.Embedded.ClientListen, cfg.Etcd.Embedded.PeerListen, err = freeAddresses(cmd.Context()); err != nil {
+			nodes, err := o.configs(cmd.Context())
+			if err != nil {
 				return err
 			}
 			var jobs []fileJob
-			if !bare {
-				if jobs, err = sampleJobs(ops); err != nil {
+			if !o.bare {
+				if jobs, err = sampleJobs(o.ops); err != nil {
 					return err
 				}
 			}
-			return runDev(cmd.Context(), d, cfg, jobs)
+			return runDev(cmd.Context(), d, nodes, jobs)
 		},
 	}
-	c.Flags().StringVar(&dataDir, "data-dir", "", "keep the data here (default: throw it away)")
-	c.Flags().StringVar(&listen, "listen", def.Listen, "host:port of the gRPC listener")
-	c.Flags().StringVar(&ops, "ops-listen", def.OpsListen, "host:port of the HTTP listener for health and metrics")
-	c.Flags().StringVar(&level, "log-level", "warn", "trace, debug, info, warn, error or off")
-	c.Flags().BoolVar(&bare, "no-examples", false, "without the sample jobs")
+	c.Flags().StringVar(&o.dataDir, "data-dir", "", "keep the data here (default: throw it away)")
+	c.Flags().StringVar(&o.listen, "listen", def.Listen, "host:port of the first node's gRPC listener")
+	c.Flags().StringVar(&o.ops, "ops-listen", def.OpsListen, "host:port of the first node's HTTP listener for health and metrics")
+	c.Flags().StringVar(&o.level, "log-level", "warn", "trace, debug, info, warn, error or off")
+	c.Flags().IntVar(&o.nodes, "nodes", devNodes, "how many nodes, 1–9")
+	c.Flags().BoolVar(&o.bare, "no-examples", false, "without the sample jobs")
 	return c
 }
 
-// runDev runs the node and, beside it, the view.
-func runDev(ctx context.Context, d Deps, cfg config.Config, jobs []fileJob) error {
-	group, gctx := errgroup.WithContext(ctx)
-	ctx, cancel := context.WithCancel(gctx)
-	defer cancel()
-	group.Go(func() error {
-		defer cancel() // without a node there is nothing to see
-		return ended(ctx, d.Serve(ctx, cfg, cfg.Log.Logger(d.Stderr)))
-	})
-	group.Go(func() error {
-		err := watchDev(ctx, d, cfg, jobs)
-		if ctx.Err() == nil {
-			return err
+// configs are those of the nodes; the first one has the etcd.
+func (o *dev) configs(ctx context.Context) ([]config.Config, error) {
+	if o.nodes < 1 || o.nodes > maxDevNodes {
+		return nil, usagef("--nodes: %d is outside 1–%d", o.nodes, maxDevNodes)
+	}
+	if _, port, _ := net.SplitHostPort(o.listen); port == "0" {
+		return nil, usagef("--listen: the view must know the port: give one")
+	}
+	etcdClient, etcdPeer, err := freeAddresses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]config.Config, o.nodes)
+	for i := range nodes {
+		cfg := config.Default()
+		cfg.Name = fmt.Sprintf("dev-%d", i+1)
+		cfg.DataDir = filepath.Join(o.dataDir, cfg.Name)
+		cfg.Log.Level = o.level
+		cfg.Executor.DrainGrace = devGrace
+		if i == 0 {
+			cfg.Listen, cfg.Advertise, cfg.OpsListen = o.listen, o.listen, o.ops
+			cfg.Etcd.Embedded.ClientListen, cfg.Etcd.Embedded.PeerListen = etcdClient, etcdPeer
+		} else {
+			cfg.Listen, cfg.Advertise, cfg.OpsListen = anyPort, anyPort, ""
+			cfg.Etcd.Endpoints = []string{"http://" + etcdClient}
 		}
-		return nil // it is over; what the view met on the way says nothing new
-	})
-	return group.Wait()
+		if err := cfg.Validate(); err != nil {
+			return nil, usageError{err}
+		}
+		nodes[i] = cfg
+	}
+	return nodes, nil
 }
 
-func watchDev(ctx context.Context, d Deps, cfg config.Config, jobs []fileJob) error {
+const anyPort = "127.0.0.1:0"
+
+// runDev runs the nodes and, beside them, the view. The first node ends last:
+// the others live on its etcd.
+func runDev(ctx context.Context, d Deps, nodes []config.Config, jobs []fileJob) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	firstCtx, endFirst := context.WithCancel(context.WithoutCancel(ctx))
+	defer endFirst()
+	serve := func(ctx context.Context, cfg config.Config) error {
+		defer cancel() // with a node missing there is nothing to see
+		return ended(ctx, d.Serve(ctx, cfg, cfg.Log.Logger(d.Stderr).Named(cfg.Name)))
+	}
+	var first, others errgroup.Group
+	first.Go(func() error { return serve(firstCtx, nodes[0]) })
+	for _, cfg := range nodes[1:] {
+		others.Go(func() error { return serve(ctx, cfg) })
+	}
+	err := watchDev(ctx, d, nodes, jobs)
+	if ctx.Err() != nil {
+		err = nil // it is over; what the view met on the way says nothing new
+	}
+	cancel()
+	err = errors.Join(err, others.Wait())
+	endFirst()
+	return errors.Join(err, first.Wait())
+}
+
+func watchDev(ctx context.Context, d Deps, nodes []config.Config, jobs []fileJob) error {
+	cfg := nodes[0]
 	o := &dialer{address: cfg.Advertise, timeout: 5 * time.Second}
 	a, err := o.dial()
 	if err != nil {
 		return err
 	}
 	defer a.close()
-	if _, err := fmt.Fprintf(d.Stdout, "starting a one-node cluster in %s\n", cfg.DataDir); err != nil {
+	if _, err := fmt.Fprintf(d.Stdout, "starting %d nodes in %s\n", len(nodes), filepath.Dir(cfg.DataDir)); err != nil {
 		return err
 	}
 	if err := awaitLeader(ctx, a.cluster); err != nil {

@@ -9,11 +9,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
 	"github.com/leaderd/leaderd/examples"
@@ -122,23 +122,38 @@ func runDev(ctx context.Context, d Deps, nodes []config.Config, jobs []fileJob) 
 	defer cancel()
 	firstCtx, endFirst := context.WithCancel(context.WithoutCancel(ctx))
 	defer endFirst()
-	serve := func(ctx context.Context, cfg config.Config) error {
-		defer cancel() // with a node missing there is nothing to see
-		return ended(ctx, d.Serve(ctx, cfg, cfg.Log.Logger(d.Stderr).Named(cfg.Name)))
+	// With a node missing there is nothing to see: the first to fail ends all,
+	// and only its failure is told.
+	failed := make(chan error, 1)
+	serve := func(ctx context.Context, cfg config.Config) {
+		defer cancel()
+		if err := ended(ctx, d.Serve(ctx, cfg, cfg.Log.Logger(d.Stderr).Named(cfg.Name))); err != nil {
+			select {
+			case failed <- err:
+			default:
+			}
+		}
 	}
-	var first, others errgroup.Group
-	first.Go(func() error { return serve(firstCtx, nodes[0]) })
+	var first, others sync.WaitGroup
+	first.Go(func() { serve(firstCtx, nodes[0]) })
 	for _, cfg := range nodes[1:] {
-		others.Go(func() error { return serve(ctx, cfg) })
+		others.Go(func() { serve(ctx, cfg) })
 	}
 	err := watchDev(ctx, d, nodes, jobs)
-	if ctx.Err() != nil {
-		err = nil // it is over; what the view met on the way says nothing new
-	}
+	over := ctx.Err() != nil
 	cancel()
-	err = errors.Join(err, others.Wait())
+	others.Wait()
 	endFirst()
-	return errors.Join(err, first.Wait())
+	first.Wait()
+	select {
+	case err := <-failed:
+		return err
+	default:
+	}
+	if over {
+		return nil // what the view met on the way says nothing new
+	}
+	return err
 }
 
 func watchDev(ctx context.Context, d Deps, nodes []config.Config, jobs []fileJob) error {

@@ -79,7 +79,7 @@ func (r reply) result() (*workerv1.RecordAnswer, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	if code := codes.Code(r.answer.GetCode()); code != codes.OK { //nolint:gosec // a code
+	if code := codes.Code(r.answer.GetCode()); code != codes.OK {
 		return nil, &Error{Code: code, Message: r.answer.GetError()}
 	}
 	return r.answer, nil
@@ -134,7 +134,7 @@ func (c *Client) settle(answers []*workerv1.RecordAnswer) (unavailable error) {
 		if k == nil {
 			continue
 		}
-		if code := codes.Code(a.GetCode()); code == codes.Unavailable { //nolint:gosec // a code
+		if code := codes.Code(a.GetCode()); code == codes.Unavailable {
 			unavailable = &Error{Code: code, Message: a.GetError()}
 			continue
 		}
@@ -156,7 +156,7 @@ func (c *Client) reclaim() int {
 			left = append(left, k)
 		}
 	}
-	slices.SortFunc(left, func(a, b *call) int { return int(a.entry.GetId()) - int(b.entry.GetId()) }) //nolint:gosec // counts
+	slices.SortFunc(left, func(a, b *call) int { return int(a.entry.GetId()) - int(b.entry.GetId()) })
 	n := len(left)
 	c.queue = append(left, c.queue...)
 	clear(c.open)

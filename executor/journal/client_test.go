@@ -207,16 +207,16 @@ func TestEntriesThatCannotBeSent(t *testing.T) {
 	for i := range 200 {
 		work.Go(func() {
 			claim := claimOf(job, 3, owner, i)
-			switch {
-			case i%50 == 7:
+			switch i % 50 {
+			case 7:
 				claim.Live.Owner.Node = "\xff\xfe"
 				_, err := client.Claim(t.Context(), claim)
 				require.ErrorIs(t, err, journal.ErrEntry)
-			case i%50 == 8:
+			case 8:
 				cp := state.Checkpoint{Live: claim.Live, Data: make([]byte, journal.MaxMessageBytes)}
 				_, err := client.Checkpoint(t.Context(), cp)
 				require.ErrorIs(t, err, journal.ErrEntry)
-			case i%50 == 9:
+			case 9:
 				cp := state.Checkpoint{Live: claim.Live, Data: make([]byte, state.MaxCheckpoint+1)}
 				cp.Live.Token = 3
 				_, err := client.Checkpoint(t.Context(), cp)

@@ -48,7 +48,7 @@ func (n *nodes) pick() (node, error) {
 		return node{}, ErrNoNode
 	}
 	if !slices.Contains(list, n.preferred) {
-		n.preferred = list[rand.IntN(len(list))] //nolint:gosec // a choice
+		n.preferred = list[rand.IntN(len(list))]
 	}
 	conn := n.conns[n.preferred]
 	if conn == nil {

@@ -100,8 +100,9 @@ func (c *Client) stream(ctx context.Context, n node) (answered bool, err error) 
 func (c *Client) send(ctx context.Context, s workerv1.JournalService_RecordClient) error {
 	m := &workerv1.RecordRequest{}
 	for {
-		m.Entries = c.take(m.Entries[:0])
-		if len(m.Entries) == 0 {
+		m.Entries = c.take(m.GetEntries()[:0])
+		n := len(m.GetEntries())
+		if n == 0 {
 			select {
 			case <-c.wake:
 				// Callers that are about to bring theirs make the message larger.
@@ -111,7 +112,7 @@ func (c *Client) send(ctx context.Context, s workerv1.JournalService_RecordClien
 				return context.Cause(ctx)
 			}
 		}
-		c.metrics.batch.Observe(float64(len(m.Entries)))
+		c.metrics.batch.Observe(float64(n))
 		err := s.Send(m)
 		switch {
 		case err == nil:

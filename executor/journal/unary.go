@@ -56,7 +56,7 @@ func (c *Client) GetCheckpoint(ctx context.Context, id state.JobID, run state.Ru
 	var resp *workerv1.GetCheckpointResponse
 	err := c.unary(ctx, func(ctx context.Context, client workerv1.JournalServiceClient) (err error) {
 		resp, err = client.GetCheckpoint(ctx, &workerv1.GetCheckpointRequest{
-			Namespace: id.Namespace, Job: id.Name, Run: string(run), Shard: int32(shard), //nolint:gosec // bounded by the spec
+			Namespace: id.Namespace, Job: id.Name, Run: string(run), Shard: int32(shard),
 		})
 		return err
 	})
@@ -123,21 +123,23 @@ func (c *Client) keepAlive(ctx context.Context, reg state.Registration) (time.Du
 	answers := make(chan renewal)
 	next := time.NewTimer(0)
 	defer next.Stop()
-	var asked node // last, and without an answer yet
+	var asked node // last
 	var last error
 	for {
 		select {
 		case <-next.C:
 			c.nodes.failed(asked) // it was too slow, if it was asked at all
-			var err error
-			if asked, err = c.nodes.pick(); errors.Is(err, ErrClosed) {
+			n, err := c.nodes.pick()
+			if errors.Is(err, ErrClosed) {
 				return 0, err
-			} else if err != nil {
+			}
+			asked = n
+			if err != nil {
 				last = err
 				next.Reset(min(pause.NextBackOff(), hedge))
 				continue
 			}
-			tries.Go(func() { keepOnce(all, asked, reg, answers) })
+			tries.Go(func() { keepOnce(all, n, reg, answers) })
 			next.Reset(hedge)
 		case a := <-answers:
 			switch {

@@ -125,31 +125,30 @@ func (r *recording) send(stream workerv1.JournalService_RecordServer) error {
 			return context.Cause(stream.Context())
 		}
 		for {
-			var done bool
-			var ended error
-			m.Answers, done, ended = r.take(m.Answers[:0])
-			if len(m.Answers) == 0 {
+			answers, over, err := r.take(m.GetAnswers()[:0])
+			if len(answers) == 0 {
 				switch {
-				case ended != nil && !errors.Is(ended, io.EOF):
-					return ended
-				case done && stop == nil:
+				case err != nil:
+					return err
+				case over && stop == nil:
 					return errDraining
-				case done && ended != nil:
+				case over:
 					return nil
 				}
 				break
 			}
+			m.Answers = answers
 			if err := stream.Send(m); err != nil {
 				return err
 			}
-			r.sent(len(m.Answers))
+			r.sent(len(answers))
 		}
 	}
 }
 
-// take moves answers for one message to into. done tells that nothing is
-// running and nothing is left.
-func (r *recording) take(into []*workerv1.RecordAnswer) (_ []*workerv1.RecordAnswer, done bool, ended error) {
+// take moves answers for one message to into. over: the last one was sent, and
+// there will be no more. err: the stream is broken, or must be.
+func (r *recording) take(into []*workerv1.RecordAnswer) (_ []*workerv1.RecordAnswer, over bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n, bytes := 0, 0
@@ -162,7 +161,11 @@ func (r *recording) take(into []*workerv1.RecordAnswer) (_ []*workerv1.RecordAns
 	left := copy(r.answers, r.answers[n:])
 	clear(r.answers[left:])
 	r.answers = r.answers[:left]
-	return into, r.running == 0 && left == 0, r.ended
+	said := errors.Is(r.ended, io.EOF)
+	if !said {
+		err = r.ended
+	}
+	return into, r.running == 0 && left == 0 && (said || r.closed), err
 }
 
 // answerBytes is at least the size of an answer.
@@ -262,7 +265,7 @@ func (s *Server) answer(ctx context.Context, e *workerv1.RecordEntry) (a *worker
 		c := classify(err)
 		s.metrics.failed.WithLabelValues(c.code.String()).Inc()
 		s.logFailure(c.code, kind(e), err)
-		a.Code, a.Error = int32(c.code), c.text //nolint:gosec // a code
+		a.Code, a.Error = int32(c.code), c.text
 	}
 	return a
 }

@@ -208,8 +208,8 @@ func TestPanicsEndOneRPC(t *testing.T) {
 
 	families, err := reg.Gather()
 	require.NoError(t, err)
-	for i := len(families) - 1; i >= 0; i-- {
-		if !strings.HasPrefix(families[i].GetName(), "leaderd_") {
+	for i, f := range slices.Backward(families) {
+		if !strings.HasPrefix(f.GetName(), "leaderd_") {
 			families = slices.Delete(families, i, i+1)
 		}
 	}

@@ -3,7 +3,6 @@ package executor
 import (
 	"context"
 	"errors"
-	"io"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,7 +12,6 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/leaderd/leaderd/executor/runner"
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
@@ -33,7 +31,7 @@ type journal struct {
 	claims      []claimCall
 	finishes    []state.Finish
 	registered  []time.Time
-	renewed     time.Time // start of the last renewal that was answered
+	renewed     time.Time
 	deregisters int
 	ttl         time.Duration
 }
@@ -117,6 +115,12 @@ func (j *journal) set(f func()) {
 	f()
 }
 
+// made and gone count registrations and deregistrations; kept is the start of the
+// last renewal that was answered.
+func (j *journal) made() (n int)       { j.set(func() { n = len(j.registered) }); return n }
+func (j *journal) gone() (n int)       { j.set(func() { n = j.deregisters }); return n }
+func (j *journal) kept() (t time.Time) { j.set(func() { t = j.renewed }); return t }
+
 func (j *journal) claimed() []claimCall {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -127,47 +131,6 @@ func (j *journal) finished() []state.Finish {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return append([]state.Finish(nil), j.finishes...)
-}
-
-// work is a Runner. Without a hook it succeeds at once.
-type work struct {
-	mu     sync.Mutex
-	hook   func(ctx context.Context, t runner.Task) runner.Outcome
-	starts []start
-}
-
-type start struct {
-	at   time.Time
-	task runner.Task
-}
-
-func (w *work) Run(ctx context.Context, t runner.Task, _ io.Writer) runner.Outcome {
-	w.mu.Lock()
-	w.starts = append(w.starts, start{time.Now(), t})
-	hook := w.hook
-	w.mu.Unlock()
-	if hook != nil {
-		return hook(ctx, t)
-	}
-	return runner.Outcome{State: state.StateSucceeded, Started: time.Now(), Ended: time.Now()}
-}
-
-func (w *work) started() []start {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return append([]start(nil), w.starts...)
-}
-
-// obedient is work that takes d, or stops when it is told.
-func obedient(d time.Duration) func(context.Context, runner.Task) runner.Outcome {
-	return func(ctx context.Context, _ runner.Task) runner.Outcome {
-		o := runner.Outcome{State: state.StateSucceeded, Started: time.Now()}
-		if !sleep(ctx, d) {
-			o.State, o.Error = state.StateInterrupted, context.Cause(ctx).Error()
-		}
-		o.Ended = time.Now()
-		return o
-	}
 }
 
 // leaders says who leads.
@@ -203,7 +166,6 @@ type link struct {
 	free  int32
 	err   error
 	cut   chan struct{}
-	over  bool
 }
 
 const testPulse = time.Second
@@ -393,6 +355,11 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 }
 
 func until(at time.Time) {
-	time.Sleep(time.Until(at))
+	pass(time.Until(at))
+}
+
+// pass lets time go by and waits for what then happens.
+func pass(d time.Duration) {
+	time.Sleep(d)
 	synctest.Wait()
 }

@@ -40,10 +40,10 @@ func TestAFencedExecutorStopsItsWorkInTime(t *testing.T) {
 				until(due.Add(7300 * time.Millisecond))
 				require.Len(t, r.work.started(), 1)
 				r.journal.set(func() { r.journal.keepAlive = fault })
-				time.Sleep(DefaultTTL)
+				pass(DefaultTTL)
 				synctest.Wait()
 				require.ErrorIs(t, cause, runner.ErrFenced)
-				require.Less(t, stopped.Sub(r.journal.renewed), DefaultTTL)
+				require.Less(t, stopped.Sub(r.journal.kept()), DefaultTTL)
 
 				// The token decides what became of it; meanwhile it may start anew.
 				finishes := r.journal.finished()
@@ -52,11 +52,11 @@ func TestAFencedExecutorStopsItsWorkInTime(t *testing.T) {
 				require.NotZero(t, finishes[0].Retry)
 
 				r.journal.set(func() { r.journal.keepAlive = nil })
-				time.Sleep(time.Minute)
+				pass(time.Minute)
 				reg, ok := r.x.Current()
 				require.True(t, ok)
 				require.Greater(t, reg.Owner.Revision, int64(1))
-				require.Greater(t, len(r.journal.registered), 1)
+				require.Greater(t, r.journal.made(), 1)
 				require.Equal(t, steps(stepClaimed), l.steps(), "the session went with the registration")
 				l = r.fresh(5)
 				require.Equal(t, reg.Owner.Revision, l.hello.GetOwnerRevision())
@@ -88,8 +88,8 @@ func TestADisownedClaimEndsTheRegistration(t *testing.T) {
 		until(due.Add(2 * time.Second))
 		require.Len(t, r.journal.finished(), 1)
 		require.Equal(t, state.StateInterrupted, r.journal.finished()[0].Attempt.State)
-		time.Sleep(time.Second)
-		require.Len(t, r.journal.registered, 2)
+		pass(time.Second)
+		require.Equal(t, 2, r.journal.made())
 		r.close()
 	})
 }
@@ -107,7 +107,7 @@ func TestFencedBeforeItsSlotNeverStarts(t *testing.T) {
 		r.journal.set(func() {
 			r.journal.keepAlive = func(context.Context) (time.Duration, error) { return 0, ErrNotRegistered }
 		})
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		finishes := r.journal.finished()
 		for _, f := range finishes[min(started, len(finishes)):] {
 			require.NotZero(t, f.Retry, "an attempt that never started may be tried again")
@@ -144,11 +144,11 @@ func TestDrain(t *testing.T) {
 					t.Fatal("did not wait for its work")
 				default:
 				}
-				require.Zero(t, r.journal.deregisters)
+				require.Zero(t, r.journal.gone())
 				require.NoError(t, <-r.ended)
 				took := time.Since(begun)
 				require.True(t, took >= DefaultDrainGrace && took < DefaultDrainGrace+DefaultKillGrace, took)
-				require.Equal(t, 1, r.journal.deregisters)
+				require.Equal(t, 1, r.journal.gone())
 
 				byShard := map[int]state.Finish{}
 				for _, f := range r.journal.finished() {
@@ -196,10 +196,10 @@ func TestWorkThatNeverEndsIsLeftBehind(t *testing.T) {
 		r.journal.set(func() {
 			r.journal.keepAlive = func(context.Context) (time.Duration, error) { return 0, ErrNotRegistered }
 		})
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		r.journal.set(func() { r.journal.keepAlive = nil })
-		time.Sleep(time.Minute)
-		require.Len(t, r.journal.registered, 2)
+		pass(time.Minute)
+		require.Equal(t, 2, r.journal.made())
 		require.EqualValues(t, 1, r.x.strays.Load())
 
 		l = r.fresh(5)
@@ -244,24 +244,24 @@ func TestRegistrarAlone(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- reg.Run(ctx, nil) }()
-		time.Sleep(time.Hour)
-		require.Len(t, j.registered, 1)
-		require.Less(t, time.Since(j.renewed), DefaultTTL)
+		pass(time.Hour)
+		require.Equal(t, 1, j.made())
+		require.Less(t, time.Since(j.kept()), DefaultTTL)
 		j.set(func() { j.keepAlive = func(context.Context) (time.Duration, error) { return 0, ErrNotRegistered } })
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		j.set(func() { j.keepAlive = nil })
-		time.Sleep(time.Minute)
-		require.Greater(t, len(j.registered), 1)
+		pass(time.Minute)
+		require.Greater(t, j.made(), 1)
 		now, ok := reg.Current()
 		require.True(t, ok)
-		require.EqualValues(t, len(j.registered), now.Owner.Revision)
+		require.EqualValues(t, j.made(), now.Owner.Revision)
 		stop()
 		require.NoError(t, <-ended)
-		require.Equal(t, 1, j.deregisters)
+		require.Equal(t, 1, j.gone())
 
 		// What the holder finds wrong ends it.
 		broken := errors.New("broken")
 		require.ErrorIs(t, reg.Run(t.Context(), func(context.Context, state.Registration) error { return broken }), broken)
-		require.Equal(t, 2, j.deregisters)
+		require.Equal(t, 2, j.gone())
 	})
 }

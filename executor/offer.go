@@ -8,6 +8,7 @@ import (
 
 // take adds a plan's entries, and answers from memory those that need no claim.
 func (d *desk) take(s *session, entries []*workerv1.Entry) error {
+	var ids slotIDs
 	for len(entries) > 0 {
 		n := min(len(entries), offerPart)
 		d.mu.Lock()
@@ -18,7 +19,7 @@ func (d *desk) take(s *session, entries []*workerv1.Entry) error {
 				d.mu.Unlock()
 				return fmt.Errorf("plan refers to spec %d, which the session does not have", p.GetRef())
 			}
-			pl, k, err := newPlan(sp, p)
+			pl, k, err := newPlan(sp, p, &ids)
 			if err != nil {
 				d.mu.Unlock()
 				return err
@@ -55,7 +56,7 @@ func (d *desk) offer(k key, pl plan, now int64) {
 		d.enqueue(e, ahead, pl.due)
 		return
 	}
-	e.plan, e.until = pl, pl.until(k.attempt, now)
+	e.plan, e.until, e.refused = pl, pl.until(k.attempt, now), false
 	switch e.place {
 	case ahead:
 		if e.at != pl.due {

@@ -61,8 +61,9 @@ type entry struct {
 	token int64
 	// doubt is set after a claim whose outcome is unknown: it may be ours.
 	doubt    bool
-	busy     bool // told to the leader
+	busy     bool // the leader was told
 	refusals uint8
+	refused  bool // the leader was told since it planned it last
 
 	// of what is over
 	ended ending

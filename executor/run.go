@@ -163,7 +163,8 @@ func (d *desk) settle(r *run, status state.ClaimStatus, err error, took time.Dur
 // refused lets an entry whose claim came to nothing wait for another try.
 func (d *desk) refused(e *entry, now int64) {
 	e.doubt = true
-	if e.refusals == 0 {
+	if !e.refused {
+		e.refused = true
 		d.report(e, workerv1.Progress_STEP_REFUSED)
 	}
 	wait := min(minRefused<<min(e.refusals, 5), maxRefused)

@@ -51,15 +51,15 @@ func TestASilentLeaderIsLeft(t *testing.T) {
 func TestTheNewestLeaderIsAttended(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, nil)
-		l := r.lead(5)
+		r.lead(5)
 		r.leaders.lead(8)
 		synctest.Wait()
 		require.Len(t, r.links, 1, "a new leader is attended at once")
-		l = <-r.links
+		l := <-r.links
 		l.welcome(7) // an older leadership at the new one's address
 		synctest.Wait()
 		l.plan(noop(1, nil), slot(1, soon(3*time.Second)))
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		require.Empty(t, r.journal.claimed())
 		l = r.fresh(9) // newer than is known
 		r.leaders.lead(9)

@@ -53,8 +53,21 @@ func newSpec(s *session, p *workerv1.Spec) *spec {
 	}
 }
 
+// slotIDs writes the ids of slots. Neighbours in a plan often share one.
+type slotIDs struct {
+	due int64 // microseconds
+	id  state.RunID
+}
+
+func (s *slotIDs) of(due int64) state.RunID {
+	if s.id == "" || s.due != due {
+		s.due, s.id = due, state.SlotRunID(time.UnixMicro(due))
+	}
+	return s.id
+}
+
 // newPlan reads an entry, and its key.
-func newPlan(sp *spec, p *workerv1.Entry) (plan, key, error) {
+func newPlan(sp *spec, p *workerv1.Entry, ids *slotIDs) (plan, key, error) {
 	due := p.GetDue()
 	if due < 0 || due > math.MaxInt64/int64(time.Microsecond)-state.MaxStartDeadline.Microseconds() || p.GetShard() < 0 || p.GetAttempt() < 0 {
 		return plan{}, key{}, fmt.Errorf("entry of %s has due %d, shard %d, attempt %d", sp.job, due, p.GetShard(), p.GetAttempt())
@@ -71,7 +84,7 @@ func newPlan(sp *spec, p *workerv1.Entry) (plan, key, error) {
 	}
 	k := key{job: sp.job, run: pl.run, shard: p.GetShard(), attempt: max(p.GetAttempt(), 1)}
 	if k.run == "" {
-		k.run = state.SlotRunID(time.UnixMicro(due))
+		k.run = ids.of(due)
 	}
 	return pl, k, nil
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,8 +26,9 @@ const callTimeout = 3 * time.Second
 // api is a client of a cluster that goes from node to node until one answers.
 // It may be used concurrently.
 type api struct {
-	t     testing.TB
-	conns []*grpc.ClientConn
+	t         testing.TB
+	addresses []string
+	conns     []*grpc.ClientConn
 
 	mu   sync.Mutex
 	good int // index of the node that answered last
@@ -34,7 +36,7 @@ type api struct {
 
 func newAPI(t testing.TB, addresses ...string) *api {
 	t.Helper()
-	a := &api{t: t}
+	a := &api{t: t, addresses: addresses}
 	for _, address := range addresses {
 		conn, err := rpc.Dial(address, rpc.ClientConfig{})
 		require.NoError(t, err)
@@ -42,6 +44,13 @@ func newAPI(t testing.TB, addresses ...string) *api {
 		a.conns = append(a.conns, conn)
 	}
 	return a
+}
+
+// prefer has one of the nodes asked first from now on.
+func (a *api) prefer(nodes ...*node) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.good = slices.Index(a.addresses, nodes[0].api)
 }
 
 // do calls one node after the other until one has an answer that another would

@@ -17,6 +17,7 @@ import (
 
 	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/test/e2e/history"
 	"github.com/leaderd/leaderd/test/etcdtest"
 )
@@ -39,7 +40,7 @@ func newWorkshop(t testing.TB) *workshop {
 	require.NoError(t, err)
 	w := &workshop{t: t, dir: dir}
 	t.Cleanup(func() {
-		if !t.Failed() && os.Getenv("LEADERD_E2E_KEEP") == "" {
+		if !t.Failed() && os.Getenv("E2E_KEEP") == "" {
 			require.NoError(t, os.RemoveAll(dir))
 			return
 		}
@@ -136,6 +137,8 @@ func (c *cluster) versions() map[string][]history.Version {
 	return replayVersions(ctx, c.t, c.etcd.Client())
 }
 
+// replayVersions reads the versions that were stored with each change of a job, in
+// the same transaction: so they have its revision.
 func replayVersions(ctx context.Context, t testing.TB, client *clientv3.Client) map[string][]history.Version {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
@@ -143,54 +146,33 @@ func replayVersions(ctx context.Context, t testing.TB, client *clientv3.Client) 
 	// The last event is one of our own, so that the end is seen.
 	done, err := client.Put(ctx, prefix+"versions/~", "")
 	require.NoError(t, err)
-	end := done.Header.Revision
-	deletes := map[int64]time.Time{} // when, by revision
+	out := map[string][]history.Version{}
 	for resp := range client.Watch(ctx, prefix+"versions/", clientv3.WithPrefix(), clientv3.WithRev(1)) {
 		require.NoError(t, resp.Err())
 		for _, e := range resp.Events {
-			var v statev1.Version
-			if e.Type == clientv3.EventTypePut && proto.Unmarshal(e.Kv.Value, &v) == nil {
-				deletes[e.Kv.ModRevision] = time.UnixMicro(v.GetTime())
-			}
-		}
-		if resp.Events[len(resp.Events)-1].Kv.ModRevision >= end {
-			break
-		}
-	}
-	done, err = client.Put(ctx, prefix+"jobs/~", "")
-	require.NoError(t, err)
-	end = done.Header.Revision
-	_, err = client.Delete(ctx, prefix+"jobs/~")
-	require.NoError(t, err)
-	out := map[string][]history.Version{}
-	for resp := range client.Watch(ctx, prefix+"jobs/", clientv3.WithPrefix(), clientv3.WithRev(1)) {
-		require.NoError(t, resp.Err())
-		for _, e := range resp.Events {
-			if e.Kv.ModRevision >= end {
+			if e.Kv.ModRevision >= done.Header.Revision {
 				return out
 			}
 			parts := strings.Split(strings.TrimPrefix(string(e.Kv.Key), prefix), "/")
-			if len(parts) != 3 {
-				continue
+			if e.Type != clientv3.EventTypePut || len(parts) != 4 {
+				continue // an old version is swept
 			}
-			v := history.Version{Revision: e.Kv.ModRevision, Deleted: true, Effective: deletes[e.Kv.ModRevision], Slack: 3 * time.Second}
-			if e.Type == clientv3.EventTypePut {
-				v = versionOf(e.Kv.Value)
-				v.Revision = e.Kv.ModRevision
+			var stored statev1.Version
+			require.NoError(t, proto.Unmarshal(e.Kv.Value, &stored))
+			v := versionOf(stored.GetJob())
+			v.Revision = e.Kv.ModRevision
+			if state.Change(stored.GetChange()) == state.ChangeDelete {
+				// The leader sees it when it does: that instant is stored nowhere.
+				v.Deleted, v.Effective, v.Slack = true, time.UnixMicro(stored.GetTime()).UTC(), 3*time.Second
 			}
 			out[parts[2]] = append(out[parts[2]], v)
 		}
 	}
-	require.Fail(t, "the watch of jobs ended", "%v", ctx.Err())
+	require.Fail(t, "the watch of versions ended", "%v", ctx.Err())
 	return nil
 }
 
-// versionOf reads a stored job; one that cannot be read is due never.
-func versionOf(value []byte) history.Version {
-	var j statev1.Job
-	if err := proto.Unmarshal(value, &j); err != nil {
-		return history.Version{Deleted: true}
-	}
+func versionOf(j *statev1.Job) history.Version {
 	spec := j.GetSpec()
 	v := history.Version{
 		Effective: time.UnixMicro(j.GetEffective()).UTC(), Anchor: time.UnixMicro(j.GetAnchor()).UTC(),

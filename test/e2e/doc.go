@@ -22,6 +22,6 @@
 // # What a failure leaves behind
 //
 // The logs of all nodes are kept below the directory that the failed test names,
-// and their ends are part of its output. Set LEADERD_E2E_KEEP to keep them
-// always.
+// and their ends are part of its output. Set E2E_KEEP to keep them
+// always, and E2E_BINARY to test a program that was built before.
 package e2e

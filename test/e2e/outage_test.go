@@ -1,0 +1,88 @@
+package e2e
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	"github.com/leaderd/leaderd/test/e2e/history"
+)
+
+// TestOutage takes all nodes down for longer than the horizon: the latest missed
+// slot of a job that wants it runs, once; the others are missed:outage.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, options{nodes: 2})
+	down := time.Now().Truncate(time.Second).Add(4 * time.Second)
+	length := pick(15*time.Second, 50*time.Second)
+	// Three slots a minute, and all in the outage.
+	in := func(d time.Duration) int { return down.Add(d).Second() }
+	thrice := fmt.Sprintf("%d,%d,%d * * * * *", in(4*time.Second), in(7*time.Second), in(10*time.Second))
+	none := func(s *leaderdv1.JobSpec) { s.CatchUp = leaderdv1.CatchUp_CATCH_UP_NONE }
+	soon := func(s *leaderdv1.JobSpec) { s.StartDeadline = seconds(2) }
+	c.apply(
+		c.httpJob("latest", thrice),
+		c.httpJob("latest-allow", thrice, allowOverlap),
+		c.httpJob("latest-once", thrice, atMostOnce),
+		c.shellJob("latest-shell", thrice, ""),
+		c.httpJob("too-late", thrice, soon),
+		c.httpJob("none", thrice, none),
+		c.httpJob("each", "@every 1s"),
+		c.httpJob("rare", "0 0 1 1 *"),
+		c.httpJob("paused", thrice),
+	)
+	c.pause("paused")
+	from := settled()
+	c.awaitWatermark(down)
+	for _, n := range c.nodes {
+		n.signal(syscall.SIGKILL)
+	}
+	for _, n := range c.nodes {
+		n.wait(patience)
+	}
+	pass(t, time.Until(down.Add(length)))
+	up := time.Now()
+	c.startAll()
+	c.awaitWatermark(time.Now().Add(2 * time.Second))
+
+	h := c.check(from, time.Now().Truncate(time.Second))
+	type outcome struct {
+		started, missed int
+		last            time.Time
+	}
+	got := map[string]*outcome{}
+	for job := range h.Jobs {
+		got[job] = &outcome{}
+	}
+	for _, s := range h.Starts {
+		if slot, _ := history.Slot(s.Run); slot.After(down.Add(2*time.Second)) && slot.Before(up) {
+			require.True(t, s.At.After(up), "%+v", s)
+			got[s.Job].started++
+			got[s.Job].last = slot
+		}
+	}
+	for _, r := range h.Runs {
+		if r.State == "missed" {
+			require.Equal(t, "outage", r.Reason, "%+v", r)
+			got[r.Job].missed += int(max(r.Count, 1))
+		}
+	}
+	for _, job := range []string{"latest", "latest-allow", "latest-once", "latest-shell"} {
+		require.Equal(t, 1, got[job].started, job)
+		require.Equal(t, down.Add(10*time.Second).UTC(), got[job].last, job)
+		require.Equal(t, 2, got[job].missed, job)
+	}
+	for _, job := range []string{"too-late", "none"} {
+		require.Zero(t, got[job].started, job)
+		require.Equal(t, 3, got[job].missed, job)
+	}
+	for _, job := range []string{"rare", "paused"} {
+		require.Zero(t, got[job].started+got[job].missed, job)
+	}
+	require.LessOrEqual(t, got["each"].started, 1)
+	require.GreaterOrEqual(t, got["each"].missed, int(length/time.Second)-4)
+}

@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	"github.com/leaderd/leaderd/test/faultproxy"
+)
+
+// someJobs is n jobs due every second, of all guarantees and overlap policies.
+func someJobs(r *recorder, n int) []*leaderdv1.Job {
+	var jobs []*leaderdv1.Job
+	for i := range n {
+		var change []func(*leaderdv1.JobSpec)
+		if i%2 == 0 {
+			change = append(change, allowOverlap)
+		}
+		if i%4 < 2 {
+			change = append(change, atMostOnce)
+		}
+		jobs = append(jobs, r.httpJob(fmt.Sprintf("job-%02d", i), "@every 1s", change...))
+	}
+	return jobs
+}
+
+// TestTwoLeaders has the leader's network to etcd go silent, twice: it believes in
+// its term while another one is elected, goes on planning and running what it
+// holds, and comes back with everything that it had sent. Nothing starts twice.
+func TestTwoLeaders(t *testing.T) {
+	t.Parallel()
+	proxies := make([]*faultproxy.Proxy, 3)
+	c := newCluster(t, options{nodes: 3, endpoints: func(node int, direct []string) []string {
+		proxies[node] = faultproxy.Start(t, direct[0])
+		return []string{"http://" + proxies[node].Addr()}
+	}})
+	c.apply(someJobs(c.recorder, 40)...)
+	from := settled()
+	c.awaitWatermark(from.Add(time.Second))
+
+	for i, direction := range []faultproxy.Direction{faultproxy.Both, faultproxy.Down} {
+		old := c.leader()
+		for at, n := range c.nodes {
+			if n == old {
+				proxies[at].Blackhole(direction)
+				defer proxies[at].Heal() // also where the test fails
+			}
+		}
+		cut := time.Now()
+		c.api.prefer(c.others(old)...)
+		c.awaitLeader(old.name)
+		t.Logf("silence %d: another node leads after %s", i+1, time.Since(cut).Round(time.Millisecond))
+		c.awaitWatermark(time.Now().Add(time.Second))
+		for _, p := range proxies {
+			p.Heal()
+		}
+		old.ready()
+		c.awaitNodes(3)
+		c.awaitWatermark(time.Now().Add(time.Second))
+	}
+
+	h := c.check(from, time.Now().Truncate(time.Second))
+	require.Zero(t, h.Count()["missed:outage"])
+}

@@ -1,0 +1,175 @@
+package docs_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	_ "time/tzdata" // the examples must not depend on the machine
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/leaderd/leaderd/executor/runner"
+	"github.com/leaderd/leaderd/internal/api"
+	"github.com/leaderd/leaderd/internal/cli"
+	"github.com/leaderd/leaderd/internal/config"
+	"github.com/leaderd/leaderd/planner/schedule"
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/codec"
+)
+
+func TestSchedules(t *testing.T) {
+	p := readPage(t, "docs/schedules.md")
+	examples := rows(p.section(t, "## Examples"))
+	require.Greater(t, len(examples), 20)
+	for _, row := range examples {
+		require.Len(t, row, 4)
+		from, err := time.Parse(time.RFC3339, row[2])
+		require.NoError(t, err)
+		s, err := schedule.Parse(unquoted(row[0]), schedule.Options{Zone: row[1], Anchor: from})
+		require.NoError(t, err)
+		at := from
+		for want := range strings.SplitSeq(row[3], ", ") {
+			at = s.Next(at)
+			got := "never"
+			if !at.IsZero() {
+				got = at.Format(time.RFC3339)
+			}
+			require.Equal(t, want, got, row[0])
+		}
+	}
+	refused := rows(p.section(t, "## What is refused"))
+	require.Greater(t, len(refused), 10)
+	for _, row := range refused {
+		require.Len(t, row, 3)
+		_, err := schedule.Parse(unquoted(row[0]), schedule.Options{Zone: row[1]})
+		require.Error(t, err, row[0])
+		_, why, _ := strings.Cut(err.Error(), `": `)
+		require.Equal(t, why, row[2])
+	}
+	for _, text := range []string{"0 11 L * *", "0 9 15W * *", "0 9 * * 2#1", "0 0 * * 5L", "H 3 * * *"} {
+		_, err := schedule.Parse(text, schedule.Options{})
+		require.ErrorIs(t, err, schedule.ErrUnsupported, "the page says that %q is not supported", text)
+	}
+}
+
+// checker is the API as far as a dry run needs it, with its rules on specs.
+type checker struct {
+	leaderdv1.UnimplementedJobServiceServer
+}
+
+func (checker) UpdateJob(_ context.Context, req *leaderdv1.UpdateJobRequest) (*leaderdv1.UpdateJobResponse, error) {
+	spec := codec.SpecFromProto(req.GetJob().GetSpec())
+	if err := spec.Validate(api.ScheduleChecks); err != nil || !req.GetValidateOnly() {
+		return nil, status.Errorf(codes.InvalidArgument, "refused: %v", err)
+	}
+	return &leaderdv1.UpdateJobResponse{Job: req.GetJob(), Result: leaderdv1.UpdateJobResponse_RESULT_CREATED}, nil
+}
+
+// TestYAML reads every YAML example: its first line says what it is.
+func TestYAML(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // binding does not block
+	require.NoError(t, err)
+	server := grpc.NewServer()
+	leaderdv1.RegisterJobServiceServer(server, checker{})
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	defer func() {
+		server.Stop()
+		require.NoError(t, <-served)
+	}()
+
+	read := 0
+	for _, p := range pages(t) {
+		for _, text := range p.yaml {
+			read++
+			kind, _, _ := strings.Cut(text, "\n")
+			switch kind {
+			case "# job":
+				var stdout, stderr bytes.Buffer
+				code := cli.Main(t.Context(), cli.Deps{
+					Environ: []string{}, Stdin: strings.NewReader(text), Stdout: &stdout, Stderr: &stderr,
+				}, []string{"job", "apply", "-f", "-", "--dry-run", "--address", listener.Addr().String()})
+				require.Zero(t, code, "%s: %s%s", p.name, text, &stderr)
+			case "# config":
+				file := filepath.Join(t.TempDir(), "node.yaml")
+				require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+				flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+				config.Register(flags)
+				require.NoError(t, flags.Set(config.ConfigFlag, file))
+				_, err := config.Load(flags, nil)
+				require.NoError(t, err, "%s: %s", p.name, text)
+			default:
+				require.Fail(t, "a YAML example must begin with # job or # config", "%s: %s", p.name, text)
+			}
+		}
+	}
+	require.GreaterOrEqual(t, read, 5)
+}
+
+// attempt is what work may be told of.
+var attempt = runner.Task{
+	Job: state.JobID{Namespace: "ns", Name: "job"}, Run: "20261130T020000Z",
+	Slot: time.Date(2026, 11, 30, 2, 0, 0, 0, time.UTC), Shards: 1, Attempt: 1, Token: 4711,
+}
+
+// workVariables are the variables beginning with LEADERD_ that a command gets.
+func workVariables(t *testing.T) map[string]string {
+	t.Helper()
+	task := attempt
+	task.Command = &state.Command{Shell: "env"}
+	r := runner.New(runner.Config{})
+	defer r.Close()
+	var out bytes.Buffer
+	require.Equal(t, state.StateSucceeded, r.Run(t.Context(), task, &out).State)
+	got := map[string]string{}
+	for lines := bufio.NewScanner(&out); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), "="); ok && strings.HasPrefix(name, config.EnvPrefix) {
+			got[name] = value
+		}
+	}
+	return got
+}
+
+func TestWhatWorkIsTold(t *testing.T) {
+	p := readPage(t, "docs/jobs.md")
+	table := map[string]bool{}
+	for _, row := range rows(p.section(t, "### Environment")) {
+		table[unquoted(row[0])] = true
+	}
+	told := workVariables(t)
+	for name := range told {
+		require.True(t, table[name], "docs/jobs.md says nothing about %s", name)
+	}
+	require.Len(t, told, len(table), "docs/jobs.md has variables that do not exist")
+	require.Equal(t, "2026-11-30T02:00:00Z", told["LEADERD_SLOT"])
+	for _, name := range runner.DefaultEnvironment {
+		require.Contains(t, p.section(t, "### Environment"), "`"+name+"`")
+	}
+
+	headers := make(chan http.Header, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { headers <- r.Header }))
+	defer server.Close()
+	task := attempt
+	task.HTTP = &state.HTTP{URL: server.URL}
+	r := runner.New(runner.Config{})
+	defer r.Close()
+	require.Equal(t, state.StateSucceeded, r.Run(t.Context(), task, nil).State)
+	for name := range <-headers {
+		if strings.HasPrefix(name, "Leaderd-") || name == "Idempotency-Key" {
+			require.Contains(t, p.section(t, "## HTTP requests"), "`"+name+"`")
+		}
+	}
+}

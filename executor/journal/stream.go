@@ -100,13 +100,14 @@ func (c *Client) stream(ctx context.Context, n node) (answered bool, err error) 
 func (c *Client) send(ctx context.Context, s workerv1.JournalService_RecordClient) error {
 	m := &workerv1.RecordRequest{}
 	for {
+		// Callers that are about to bring theirs go first: a greater message is
+		// cheaper than a further one.
+		runtime.Gosched()
 		m.Entries = c.take(m.GetEntries()[:0])
 		n := len(m.GetEntries())
 		if n == 0 {
 			select {
 			case <-c.wake:
-				// Callers that are about to bring theirs make the message larger.
-				runtime.Gosched()
 				continue
 			case <-ctx.Done():
 				return context.Cause(ctx)

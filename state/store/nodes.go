@@ -122,10 +122,20 @@ func (s *Store) KeepAliveNode(ctx context.Context, reg state.Registration) (time
 	return ttl, nil
 }
 
-// Deregister gives a registration back. One that is gone already is no error.
+// Deregister gives a registration back. One that is gone already is no error,
+// and nothing but a registration is ever ended: the lease must be the one that
+// the node's key, of that very registration, is bound to.
 func (s *Store) Deregister(ctx context.Context, reg state.Registration) error {
 	if err := s.repeat(ctx, func(ctx context.Context) error {
-		return s.kv.Revoke(ctx, kv.LeaseID(reg.Lease))
+		res, err := s.kv.Range(ctx, s.keys.node(reg.Owner.Node), "", kv.RangeOptions{})
+		if err != nil {
+			return err
+		}
+		lease := kv.LeaseID(reg.Lease)
+		if len(res.KVs) == 0 || res.KVs[0].CreateRevision != reg.Owner.Revision || res.KVs[0].Lease != lease {
+			return nil
+		}
+		return s.kv.Revoke(ctx, lease)
 	}); err != nil {
 		return fmt.Errorf("deregister node %s: %w", reg.Owner.Node, err)
 	}

@@ -55,6 +55,26 @@ func TestRegistration(t *testing.T) {
 	})
 }
 
+func TestDeregisterEndsNoOtherLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		db := memkv.New()
+		defer db.Close()
+		s := openStore(t, db, "")
+		reg, err := s.Register(ctx, state.Node{Name: "n1"}, 5*time.Second)
+		require.NoError(t, err)
+		leader, _, err := db.Grant(ctx, time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, s.Deregister(ctx, state.Registration{Owner: reg.Owner, Lease: int64(leader)}))
+		_, err = db.KeepAlive(ctx, leader)
+		require.NoError(t, err)
+		require.NoError(t, s.Deregister(ctx, reg))
+		nodes, err := s.ListNodes(ctx)
+		require.NoError(t, err)
+		require.Empty(t, nodes)
+	})
+}
+
 func TestRegistrationAfterUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

@@ -23,12 +23,16 @@ type entry struct {
 	waiting *state.Live
 	// of a run that was asked for
 	pending *state.Pending
-	// of a slot that is caught up after an outage
+	// of a slot in the closed part of the timeline: the revision at which that
+	// was closed, which lets the slot start all the same.
 	closed int64
 
 	// holders are the sessions that have it, in the order in which they got it.
 	holders []*session
-	// deciding is set while a worker gives it a verdict.
+	// verdict is what it gets in place of a start, with its reason; StateNone: it
+	// may start. deciding is set while a worker stores it.
+	verdict  state.RunState
+	reason   string
 	deciding bool
 	// busy is set when an executor had no room for it.
 	busy bool

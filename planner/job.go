@@ -15,7 +15,8 @@ type Job struct {
 	ID         state.JobID
 	Revision   int64
 	Generation int64
-	// Effective is the instant after which slots of this version are due.
+	// Effective is the instant after which slots of this version are due, and of
+	// older ones no more.
 	Effective time.Time
 	Deadline  time.Duration
 	Selector  placement.Selector
@@ -53,6 +54,10 @@ func compile(j *state.Job, stored []byte) *Job {
 		CatchUp:    spec.CatchUp == state.CatchUpLatest,
 		Paused:     j.Paused,
 		stored:     stored,
+	}
+	if j.Paused {
+		// A pause leaves the job's own instant alone, since it makes no slot due.
+		c.Effective = j.Updated
 	}
 	c.schedules, c.Broken = parseSchedules(&spec, j.Anchor)
 	if c.Broken == nil && spec.Command == nil && spec.HTTP == nil && !spec.NoOp {

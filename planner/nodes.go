@@ -38,6 +38,7 @@ func (t *term) setNodes(all []state.Node) {
 	}
 	if len(ended) > 0 {
 		t.findLost(func(o state.Owner) bool { return ended[o] })
+		t.lookForWaiting() // what the owners handed back
 	}
 	if first {
 		t.sweep()
@@ -50,7 +51,7 @@ func (t *term) setNodes(all []state.Node) {
 func (t *term) sweep() {
 	known := maps.Clone(t.nodes)
 	t.findLost(func(o state.Owner) bool { return known[o.Node].Revision != o.Revision })
-	t.findWaiting(func(*state.Live) bool { return true })
+	t.lookForWaiting()
 	t.later(sweepEvery, t.sweep)
 }
 
@@ -85,6 +86,7 @@ func (t *term) markLost(l state.Live) {
 				return
 			}
 			if !ok {
+				t.lookForWaiting() // perhaps its owner handed it back
 				return
 			}
 			t.metrics.lost.Inc()
@@ -102,7 +104,7 @@ func (t *term) rebalance() error {
 	nodes := make([]placement.Node, 0, len(t.sessions))
 	for _, name := range slices.Sorted(maps.Keys(t.sessions)) {
 		n := t.nodes[name]
-		nodes = append(nodes, placement.Node{ID: name, Capacity: n.Capacity, Labels: n.Labels})
+		nodes = append(nodes, placement.Node{ID: name, Capacity: max(0, n.Capacity), Labels: n.Labels})
 	}
 	table, err := placement.New(nodes)
 	if err != nil {

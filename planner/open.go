@@ -2,7 +2,6 @@ package planner
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
@@ -12,7 +11,8 @@ import (
 // place plans an entry onto the best executor that does not have it yet.
 // Where none is left the entry stays as it is until one comes or check looks.
 func (t *term) place(e *entry) {
-	if e.version.Paused || e.version.Broken != nil || e.waiting != nil && e.waiting.NextTry.After(time.Now()) {
+	if e.verdict != state.StateNone || e.version.Paused || e.version.Broken != nil ||
+		e.waiting != nil && e.waiting.NextTry.After(time.Now()) {
 		return
 	}
 	// The balancer's choice first, then the others in the job's order, so that
@@ -61,6 +61,10 @@ func (t *term) check(now time.Time) {
 // checkLate deals with an entry that is late: it is missed, or one more
 // executor gets it.
 func (t *term) checkLate(e *entry, now time.Time) {
+	if e.verdict != state.StateNone {
+		t.decide(e, e.verdict, e.reason, now) // storing it went wrong
+		return
+	}
 	late := now.Sub(micros(e.due))
 	if e.slot() || e.pending != nil {
 		if late > e.version.Deadline {
@@ -123,7 +127,7 @@ func (t *term) decide(e *entry, to state.RunState, reason string, now time.Time)
 	if e.deciding || e.done {
 		return
 	}
-	e.deciding = true
+	e.deciding, e.verdict, e.reason = true, to, reason
 	rec := state.Record{
 		Job: e.version.ID, Run: e.runID(), Generation: e.version.Generation, State: to, Reason: reason,
 		Due: micros(e.due), Recorded: now, Shards: 1,
@@ -166,7 +170,15 @@ func (t *term) report(s *session, r *workerv1.Report, now time.Time) {
 			continue
 		}
 		switch p.GetStep() {
-		case workerv1.Progress_STEP_CLAIMED, workerv1.Progress_STEP_DECIDED, workerv1.Progress_STEP_FINISHED:
+		case workerv1.Progress_STEP_CLAIMED, workerv1.Progress_STEP_FINISHED:
+			t.hedges.earn()
+			t.close(e)
+		case workerv1.Progress_STEP_DECIDED:
+			if e.slot() && !micros(e.due).After(t.closing) {
+				e.drop(s)
+				t.verify(e)
+				continue
+			}
 			t.hedges.earn()
 			t.close(e)
 		case workerv1.Progress_STEP_BUSY:
@@ -189,8 +201,7 @@ func (t *term) report(s *session, r *workerv1.Report, now time.Time) {
 // finished notes a run's end: how late it had started, and whether it waits for
 // another attempt.
 func (t *term) finished(s *session, p *workerv1.Progress, now time.Time) {
-	v := s.versions[p.GetRef()]
-	if v == nil {
+	if s.versions[p.GetRef()].timed == nil {
 		return
 	}
 	switch state.RunState(p.GetState()) { //nolint:gosec,exhaustive // small; of others it is not known that they started
@@ -201,23 +212,25 @@ func (t *term) finished(s *session, p *workerv1.Progress, now time.Time) {
 	default:
 		return
 	}
-	id := v.job.ID
-	run := state.RunID(p.GetRun())
-	if run == "" {
-		run = state.SlotRunID(micros(p.GetDue()))
-	}
-	t.findWaiting(func(l *state.Live) bool { return l.Job == id && l.Run == run })
+	t.lookForWaiting()
 }
 
 // lookup finds the open entry that a report is about.
 func (t *term) lookup(s *session, p *workerv1.Progress) *entry {
 	v := s.versions[p.GetRef()]
-	if v == nil {
+	if v.timed == nil {
 		return nil
 	}
 	e := t.open[entryKey{job: v.timed, due: p.GetDue(), run: state.RunID(p.GetRun()), shard: int(p.GetShard())}]
 	if e == nil || e.attempt() != max(1, int(p.GetAttempt())) {
 		return nil // news of an earlier attempt, perhaps
+	}
+	switch p.GetStep() {
+	case workerv1.Progress_STEP_BUSY, workerv1.Progress_STEP_STALE, workerv1.Progress_STEP_REFUSED:
+		if v.revision != e.version.Revision {
+			return nil // of the plan of an older version
+		}
+	default:
 	}
 	return e
 }
@@ -255,50 +268,6 @@ func (t *term) orphan(p *state.Pending, now time.Time) {
 	}
 	t.add(e, now)
 	t.decide(e, state.StateCancelled, state.ReasonDeleted, now)
-}
-
-// addWaiting opens an entry for a further attempt at a run.
-func (t *term) addWaiting(l *state.Live, now time.Time) {
-	job := t.jobs[l.Job]
-	if job == nil {
-		t.task(func(ctx context.Context) func() {
-			_, err := t.store.GiveUp(ctx, t.leadership, *l, state.StateCancelled, state.ReasonDeleted, now)
-			return func() { t.checkErr("give up "+l.Job.String(), err) }
-		})
-		return
-	}
-	key := entryKey{job: job, due: l.Due.UnixMicro(), shard: l.Shard}
-	if _, slot := l.Run.Slot(); !slot {
-		key.run = l.Run
-	}
-	if e := t.open[key]; e != nil {
-		if e.waiting != nil && e.waiting.Token >= l.Token || e.deciding {
-			return
-		}
-		t.close(e) // the run has a record: this is its next attempt
-	}
-	e := &entry{entryKey: key, version: job.job, waiting: l}
-	t.add(e, now)
-}
-
-// findWaiting reads the waiting records that want says yes to and plans their
-// next attempts.
-func (t *term) findWaiting(want func(*state.Live) bool) {
-	t.task(func(ctx context.Context) func() {
-		live, err := t.store.ListLive(ctx, func(l *state.Live) bool {
-			return l.State == state.StateWaiting && want(l)
-		})
-		return func() {
-			if err != nil {
-				t.checkErr("list waiting runs", err)
-				t.later(time.Second, func() { t.findWaiting(want) })
-				return
-			}
-			for _, l := range slices.Clone(live) {
-				t.addWaiting(&l, time.Now())
-			}
-		}
-	})
 }
 
 // later runs do in the loop after d.

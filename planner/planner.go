@@ -14,13 +14,14 @@ import (
 type Store interface {
 	GetWatermark(ctx context.Context) (state.Watermark, error)
 	PutWatermark(ctx context.Context, term state.Term, w state.Watermark) error
+	GetClosed(ctx context.Context) (state.Closed, error)
 	CloseTimeline(ctx context.Context, term state.Term, instant time.Time) (state.Closed, error)
 	Decide(ctx context.Context, term state.Term, rec state.Record, exclusive bool, pending int64) (bool, error)
 	DecideRange(ctx context.Context, term state.Term, rec state.Record, closed int64) (bool, error)
 	ListDecided(ctx context.Context, id state.JobID, first, last time.Time) (state.Decided, error)
-	// OlderVersions are a job's versions before a generation, the newest first,
-	// as many as there are or a bounded number of them.
-	OlderVersions(ctx context.Context, id state.JobID, before int64) ([]state.Job, error)
+	// OlderVersions are a job's versions before a generation, its deletions
+	// included, the newest first: as many as there are or a bounded number.
+	OlderVersions(ctx context.Context, id state.JobID, before int64) ([]state.JobVersion, error)
 	ListLive(ctx context.Context, want func(*state.Live) bool) ([]state.Live, error)
 	MarkLost(ctx context.Context, term state.Term, l state.Live, now time.Time) (state.Live, bool, error)
 	GiveUp(ctx context.Context, term state.Term, l state.Live, to state.RunState, reason string, now time.Time) (bool, error)

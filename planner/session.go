@@ -18,6 +18,8 @@ const (
 	// maxUnsent is how many entries may wait for an executor that does not read
 	// before its session is given up.
 	maxUnsent = 1 << 20
+	// maxForgotten is how many references are known after they were taken back.
+	maxForgotten = 4096
 )
 
 // session is one executor's attendance. The term's loop owns it; its stream's
@@ -30,8 +32,11 @@ type session struct {
 	err  error
 
 	refs     map[*Job]uint32
-	versions map[uint32]*version
+	versions map[uint32]version
 	lastRef  uint32
+	// forgotten are references that were taken back, the oldest first. Runs of
+	// theirs go on, and are reported.
+	forgotten []uint32
 
 	unsent  []*workerv1.Entry
 	specs   map[uint32]*workerv1.Spec // that unsent entries need and the executor lacks
@@ -41,8 +46,8 @@ type session struct {
 
 // version is what a reference of a session stands for.
 type version struct {
-	timed *timed
-	job   *Job
+	timed    *timed
+	revision int64
 }
 
 func newSession(owner state.Owner) *session {
@@ -51,7 +56,7 @@ func newSession(owner state.Owner) *session {
 		out:      make(chan *workerv1.AttendResponse, 16),
 		gone:     make(chan struct{}),
 		refs:     make(map[*Job]uint32),
-		versions: make(map[uint32]*version),
+		versions: make(map[uint32]version),
 		specs:    make(map[uint32]*workerv1.Spec),
 	}
 }
@@ -63,7 +68,7 @@ func (s *session) plan(e *entry) {
 		s.lastRef++
 		ref = s.lastRef
 		s.refs[e.version] = ref
-		s.versions[ref] = &version{e.job, e.version}
+		s.versions[ref] = version{e.job, e.version.Revision}
 		s.specs[ref] = specOf(e.version, ref)
 	}
 	p := &workerv1.Entry{
@@ -106,7 +111,10 @@ func (s *session) forget(j *Job) {
 		return
 	}
 	delete(s.refs, j)
-	delete(s.versions, ref)
+	if s.forgotten = append(s.forgotten, ref); len(s.forgotten) > maxForgotten {
+		delete(s.versions, s.forgotten[0])
+		s.forgotten = s.forgotten[1:]
+	}
 	kept := s.unsent[:0]
 	for _, e := range s.unsent {
 		if e.GetRef() != ref {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -55,10 +54,20 @@ type term struct {
 	nodes    map[string]state.Node // registered, by name
 	gotNodes bool
 
-	// replays are jobs whose outage is being worked up; they hold the watermark
-	// where it was.
+	// floor is where the watermark is: it never goes back. A slot behind it that
+	// a change made due later is looked at again by a successor (see recheck).
+	floor time.Time
+	// replays are jobs whose slots are being decided apart from the timeline;
+	// they hold the watermark where it was.
 	replays  int
 	replayed time.Time
+	// closed is the closed part of the timeline as this term knows it, closing
+	// how far that is being moved by closings that are under way.
+	closed   state.Closed
+	closing  time.Time
+	closings int
+	// afterClosing waits for the last of them.
+	afterClosing []func()
 	// catchUps are the open entries of caught-up slots. While there are any the
 	// timeline is not closed again, which would take them back.
 	catchUps int
@@ -74,7 +83,8 @@ type term struct {
 	marks    chan state.Watermark // newest only
 	lastMark time.Time
 	lastSeen time.Time // wall clock of the loop's last turn
-	closed   time.Time
+
+	looking, lookAgain bool // see lookForWaiting
 }
 
 func newTerm(p *Planner, leadership state.Term) *term {
@@ -97,17 +107,21 @@ func (t *term) run(ctx context.Context) error {
 	select {
 	case <-t.sources.Catalog.Ready():
 	case <-ctx.Done():
+		close(t.over)
 		return nil
 	}
 	if err := t.rebalance(); err != nil {
+		close(t.over)
 		return err
 	}
 	group, gctx := errgroup.WithContext(ctx)
 	t.group, t.ctx = group, gctx
-	mark, err := t.store.GetWatermark(gctx)
+	mark, closed, err := t.begin(gctx)
 	if err != nil {
+		close(t.over)
 		return fmt.Errorf("take over: %w", err)
 	}
+	t.closed, t.closing = closed, closed.Instant
 	group.Go(func() error { return t.loop(gctx, mark, begun) })
 	group.Go(func() error { return t.writeMarks(gctx) })
 	group.Go(func() error {
@@ -121,6 +135,14 @@ func (t *term) run(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// begin reads where the timeline is.
+func (t *term) begin(ctx context.Context) (mark state.Watermark, closed state.Closed, err error) {
+	if mark, err = t.store.GetWatermark(ctx); err == nil {
+		closed, err = t.store.GetClosed(ctx)
+	}
+	return mark, closed, err
 }
 
 // post hands the loop something to do. It answers false when the term is over.
@@ -166,10 +188,10 @@ func (t *term) fail(err error) { t.group.Go(func() error { return err }) }
 func (t *term) loop(ctx context.Context, mark state.Watermark, begun time.Time) error {
 	defer close(t.over)
 	defer t.closeSessions()
-	jobs, changes := t.sources.Catalog.follow()
+	jobs, gone, changes := t.sources.Catalog.follow()
 	defer changes.close()
 	now := time.Now()
-	t.takeOver(jobs, mark, now)
+	t.takeOver(jobs, gone, mark, now)
 	t.metrics.takeover.Set(time.Since(begun).Seconds())
 	t.cfg.Logger.Info("planning", "term", t.leadership.Number, "jobs", len(jobs), "watermark", mark.Instant,
 		"took", time.Since(begun))
@@ -211,7 +233,7 @@ func (t *term) turn(now time.Time) {
 	t.beat.Store(now.UnixMicro())
 	if gap := now.Sub(t.lastSeen); !t.lastSeen.IsZero() && gap > t.cfg.Horizon && now.After(t.planned) {
 		// The clock was set forward, or the process slept: nobody planned.
-		t.outage(t.planned, now)
+		t.overslept(now.Truncate(time.Second))
 	}
 	t.lastSeen = now
 	t.plan(now)
@@ -243,10 +265,10 @@ func (t *term) plan(now time.Time) {
 	t.metrics.open.Set(float64(len(t.open)))
 }
 
-// add opens an entry and plans it onto its executor.
-func (t *term) add(e *entry, now time.Time) {
+// add opens an entry and plans it onto its executor; false if it is open.
+func (t *term) add(e *entry, now time.Time) bool {
 	if _, dup := t.open[e.entryKey]; dup {
-		return
+		return false
 	}
 	t.open[e.entryKey] = e
 	e.at = len(e.job.open)
@@ -254,15 +276,17 @@ func (t *term) add(e *entry, now time.Time) {
 	if e.slot() {
 		t.byDue.push(e.due, e)
 	}
-	if e.closed != 0 {
+	if e.slot() && !micros(e.due).After(t.closed.Instant) {
+		e.closed = t.closed.Revision
 		t.catchUps++
 	}
 	if e.waiting != nil && e.waiting.NextTry.After(now) {
 		t.checks.push(e.waiting.NextTry.UnixMicro(), e)
-		return
+		return true
 	}
 	t.place(e)
 	t.checks.push(max(e.due, now.UnixMicro())+t.cfg.HedgeDelay.Microseconds(), e)
+	return true
 }
 
 // close forgets an entry: it has a record, or is void.
@@ -282,125 +306,6 @@ func (t *term) close(e *entry) {
 	siblings[e.at].at = e.at
 	siblings[last] = nil
 	e.job.open = siblings[:last]
-}
-
-// change takes a job's newest version into account.
-func (t *term) change(c change, now time.Time) {
-	was := t.jobs[c.id]
-	if c.job != nil && was != nil && was.job.Revision >= c.job.Revision {
-		return
-	}
-	switch {
-	case was == nil && c.job == nil:
-		return
-	case was == nil:
-		was = newTimed(c.job)
-		t.jobs[c.id] = was
-	default:
-		t.supersede(was, c.job, now)
-	}
-	if c.job == nil {
-		t.timeline.remove(was)
-		t.balancer.Release(jobKey(c.id))
-		delete(t.jobs, c.id)
-		return
-	}
-	was.job, was.last = c.job, never
-	t.balancer.Release(jobKey(c.id)) // its selector may be another
-	if c.job.Broken != nil {
-		t.cfg.Logger.Warn("job is quarantined: it is due never until it is mended", "job", c.id, "err", c.job.Broken)
-	}
-	t.timeline.put(was, c.job.Effective)
-}
-
-// supersede takes back what was planned of a job's older version. Slots that
-// were due before the change get a verdict; to is nil for a deleted job.
-func (t *term) supersede(was *timed, to *Job, now time.Time) {
-	for _, s := range t.sessions {
-		s.forget(was.job)
-	}
-	effective, verdict, reason := now, state.StateSkipped, state.ReasonDeleted
-	if to != nil {
-		effective, reason = to.Effective, state.ReasonSuperseded
-		if to.Paused {
-			reason = state.ReasonPaused
-		}
-	}
-	for _, e := range slices.Clone(was.open) {
-		switch {
-		case e.waiting != nil || e.pending != nil:
-			// A run that exists goes on with the newest version, or ends with
-			// its job.
-			if to == nil {
-				t.decide(e, state.StateCancelled, state.ReasonDeleted, now)
-			} else {
-				e.version, e.holders = to, nil
-				if !to.Paused {
-					t.place(e)
-				}
-			}
-		case micros(e.due).After(effective):
-			t.close(e)
-		default:
-			t.decide(e, verdict, reason, now)
-		}
-	}
-}
-
-// mark sends the watermark to its writer, and closes the timeline behind it.
-func (t *term) mark(now time.Time) {
-	instant := now
-	if t.planned.Before(now) {
-		instant = t.planned
-	}
-	for t.byDue.len() > 0 {
-		due, e := t.byDue.top()
-		if e.done {
-			t.byDue.pop()
-			continue
-		}
-		if before := micros(due).Add(-time.Second); before.Before(instant) {
-			instant = before
-		}
-		break
-	}
-	if t.replays > 0 && t.replayed.Before(instant) {
-		instant = t.replayed
-	}
-	t.lastMark = now
-	late := t.lateness.summary(now)
-	select {
-	case <-t.marks: // an older one that was not written yet
-	default:
-	}
-	t.marks <- state.Watermark{Instant: instant, Written: now, Lateness: late}
-	t.metrics.watermarkLag.Set(now.Sub(instant).Seconds())
-
-	if behind := instant.Add(-closedBehind); behind.Sub(t.closed) >= time.Minute && t.replays == 0 && t.catchUps == 0 {
-		t.closed = behind
-		t.task(func(ctx context.Context) func() {
-			_, err := t.store.CloseTimeline(ctx, t.leadership, behind)
-			return func() { t.checkErr("close timeline", err) }
-		})
-	}
-}
-
-// writeMarks writes the watermark, the newest there is, until ctx ends.
-func (t *term) writeMarks(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case w := <-t.marks:
-			err := t.store.PutWatermark(ctx, t.leadership, w)
-			if errors.Is(err, state.ErrTermLost) {
-				return err
-			}
-			if err != nil && ctx.Err() == nil {
-				t.cfg.Logger.Warn("watermark could not be written; the next one follows in a second", "err", err)
-			}
-		}
-	}
 }
 
 // checkErr ends the term where err says that it is over, and logs other errors.

@@ -15,6 +15,9 @@ type timed struct {
 	at int
 	// open are the job's open entries, in no order.
 	open []*entry
+	// replays wait for the one that is under way while replaying is set.
+	replays   []func()
+	replaying bool
 }
 
 // never stands for no slot.

@@ -136,16 +136,16 @@ const olderVersions = 20
 
 // OlderVersions answers a job's newest versions before a generation, the newest
 // first, at most olderVersions. One that cannot be read is left out.
-func (s *Store) OlderVersions(ctx context.Context, id state.JobID, before int64) ([]state.Job, error) {
+func (s *Store) OlderVersions(ctx context.Context, id state.JobID, before int64) ([]state.JobVersion, error) {
 	entries, err := s.ListVersions(ctx, id, before, olderVersions)
 	if err != nil {
 		return nil, err
 	}
-	jobs := make([]state.Job, 0, len(entries))
+	versions := make([]state.JobVersion, 0, len(entries))
 	for i := range entries {
 		if entries[i].Broken == nil {
-			jobs = append(jobs, entries[i].Version.Job)
+			versions = append(versions, entries[i].Version)
 		}
 	}
-	return jobs, nil
+	return versions, nil
 }

@@ -37,8 +37,9 @@ type control struct {
 	mu    sync.Mutex
 	ended []error
 
-	stop context.CancelFunc
-	done sync.WaitGroup
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+	served sync.WaitGroup
 }
 
 // control starts a control node.
@@ -69,7 +70,7 @@ func (w *world) control(name string) *control {
 	c.server = grpc.NewServer()
 	workerv1.RegisterLeaderServiceServer(c.server, planner.NewServer(c.planner))
 	listener := w.net.listen(name)
-	c.done.Go(func() { _ = c.server.Serve(listener) })
+	c.served.Go(func() { _ = c.server.Serve(listener) })
 	c.done.Go(func() { c.campaign(ctx) })
 	w.controls[name] = c
 	return c
@@ -86,6 +87,7 @@ func (c *control) kill() {
 	c.w.net.unlisten(c.name)
 	c.w.gone.Go(func() {
 		c.server.Stop()
+		c.served.Wait()
 		c.done.Wait()
 		c.store.Close()
 	})
@@ -99,6 +101,7 @@ func (c *control) resign() {
 		c.done.Wait()
 		c.w.net.unlisten(c.name)
 		c.server.Stop()
+		c.served.Wait()
 		c.store.Close()
 	})
 }

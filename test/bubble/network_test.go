@@ -253,3 +253,7 @@ func (c *wireConn) Close() error {
 	})
 	return c.Conn.Close()
 }
+
+var rangeAll = kv.RangeOptions{KeysOnly: true}
+
+func leaseOf(c *control) kv.LeaseID { return kv.LeaseID(c.lease.Load()) }

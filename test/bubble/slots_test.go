@@ -1,7 +1,9 @@
 package bubble
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/leaderd/leaderd/state"
@@ -74,7 +76,7 @@ func (c *checker) slots(until time.Time) {
 			case verdicts == 0 && !live:
 				c.fail("%s: slot %s has no record (generation %d)", id, d.slot.Format(clockLayout), d.by.Generation)
 			case verdicts > 1:
-				c.fail("%s: slot %s has %d verdicts", id, d.slot.Format(clockLayout), verdicts)
+				c.fail("%s: slot %s has %d verdicts: %s", id, d.slot.Format(clockLayout), verdicts, c.verdicts(id, d.slot))
 			}
 		}
 		for k, r := range c.records {
@@ -112,5 +114,41 @@ func (c *checker) excuse(r *state.Record, isDue map[time.Time]bool, until time.T
 	}
 	if n != r.Count || !v.names(r.Due) || !v.names(r.Until) {
 		c.fail("%s %s: a range to %s of %d slots, which has %d", r.Job, r.Run, r.Until.Format(clockLayout), r.Count, n)
+	}
+}
+
+// verdicts tells of all records that cover a slot.
+func (c *checker) verdicts(id state.JobID, slot time.Time) string {
+	var all []string
+	for k, r := range c.records {
+		if k.job == id && (r.Covers(slot) || k.run == state.SlotRunID(slot)) {
+			all = append(all, fmt.Sprintf("%s:%s of generation %d, %s, %d from %s, at rev %d", r.State, r.Reason, r.Generation,
+				k.run, r.Count, r.Due.Format(clockLayout), r.Revision))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}
+
+// lag checks that the watermark is behind only where a slot that may yet start
+// holds it.
+func (c *checker) lag(mark, now time.Time) {
+	first := now.Add(-time.Second)
+	for id := range c.oracle.versions {
+		for _, d := range c.oracle.due(id, first) {
+			if d.slot.After(mark) && c.decidedAt(id, d.slot) == 0 {
+				if d.slot.Before(first) {
+					first = d.slot
+				}
+				spec := d.by.Spec.WithDefaults()
+				if now.Sub(d.slot) > spec.StartDeadline+10*time.Second {
+					c.fail("%s: slot %s has no record although its start deadline is long over", id, d.slot.Format(clockLayout))
+				}
+				break
+			}
+		}
+	}
+	if first.Sub(mark) > 3*time.Second {
+		c.fail("the watermark is at %s, while the first slot without a record is %s", mark.Format(clockLayout), first.Format(clockLayout))
 	}
 }

@@ -87,8 +87,23 @@ func (x *worker) kill() {
 // drain ends an executor in order, in the background.
 func (x *worker) drain() {
 	delete(x.w.workers, x.name)
+	x.w.drains[x.name] = x
 	x.stop()
 	x.w.gone.Go(x.wait)
+}
+
+// draining tells whether an executor of that name is still at it.
+func (w *world) draining(name string) bool {
+	x := w.drains[name]
+	if x == nil {
+		return false
+	}
+	select {
+	case <-x.done:
+		return false
+	default:
+		return true
+	}
 }
 
 func (x *worker) wait() {

@@ -45,6 +45,7 @@ type world struct {
 
 	controls map[string]*control
 	workers  map[string]*worker
+	drains   map[string]*worker
 	// gone are nodes that were killed and wind down.
 	gone sync.WaitGroup
 	stop context.CancelFunc
@@ -72,6 +73,7 @@ func newWorld(t *testing.T) *world {
 		log:      &journalLog{},
 		controls: map[string]*control{},
 		workers:  map[string]*worker{},
+		drains:   map[string]*worker{},
 	}
 	var err error
 	w.api, err = store.New(w.mem, store.Config{})
@@ -98,6 +100,7 @@ func (w *world) close() {
 	w.api.Close()
 	w.mem.Close()
 	if w.t.Failed() {
+		w.trace(w.t)
 		w.t.Log("log of the cluster:\n" + w.log.tail())
 	}
 }

@@ -1,0 +1,91 @@
+package planner
+
+import (
+	"slices"
+	"time"
+
+	"github.com/leaderd/leaderd/state"
+)
+
+// change takes a job's newest version into account.
+func (t *term) change(c change, now time.Time) {
+	was := t.jobs[c.id]
+	if c.job != nil && was != nil && was.job.Revision >= c.job.Revision {
+		return
+	}
+	switch {
+	case was == nil && c.job == nil:
+		return
+	case was == nil:
+		was = newTimed(c.job)
+		t.jobs[c.id] = was
+	default:
+		t.supersede(was, c.job, now)
+	}
+	if c.job == nil {
+		t.timeline.remove(was)
+		t.balancer.Release(jobKey(c.id))
+		delete(t.jobs, c.id)
+		return
+	}
+	was.job, was.last = c.job, never
+	t.balancer.Release(jobKey(c.id)) // its selector may be another
+	if c.job.Broken != nil {
+		t.cfg.Logger.Warn("job is quarantined: it is due never until it is mended", "job", c.id, "err", c.job.Broken)
+	}
+	after := c.job.Effective
+	if first := c.job.NextSlot(after); !first.IsZero() && !first.After(t.closing) {
+		// The change is older than the end of the closed part, where other
+		// versions' slots may have their verdicts already.
+		t.holdMark(after)
+		w := window{version: c.job, from: after, until: t.closing}
+		t.onceClosed(func() { t.replay(was, w) })
+		after = t.closing
+	}
+	t.timeline.put(was, after)
+}
+
+// supersede takes back what was planned of a job's older version. Slots that
+// were due before the change get a verdict; to is nil for a deleted job.
+func (t *term) supersede(was *timed, to *Job, now time.Time) {
+	for _, s := range t.sessions {
+		s.forget(was.job)
+	}
+	effective, verdict, reason := now, state.StateSkipped, whySkipped(to)
+	if to != nil && !to.Effective.IsZero() { // as it is where the stored job cannot be read
+		effective = to.Effective
+	}
+	for _, e := range slices.Clone(was.open) {
+		switch {
+		case e.waiting != nil || e.pending != nil:
+			// A run that exists goes on with the newest version, or ends with
+			// its job.
+			if to == nil {
+				t.decide(e, state.StateCancelled, state.ReasonDeleted, now)
+			} else {
+				e.version, e.holders = to, nil
+				if !to.Paused {
+					t.place(e)
+				}
+			}
+		case micros(e.due).After(effective):
+			t.close(e)
+		default:
+			t.decide(e, verdict, reason, now)
+		}
+	}
+}
+
+// whySkipped is the reason for which slots that were due before a change, and
+// had not started, are skipped. A nil job was deleted.
+func whySkipped(to *Job) string {
+	switch {
+	case to == nil:
+		return state.ReasonDeleted
+	case to.Broken != nil:
+		return state.ReasonInvalidJob
+	case to.Paused:
+		return state.ReasonPaused
+	}
+	return state.ReasonSuperseded
+}

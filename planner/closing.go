@@ -1,0 +1,114 @@
+package planner
+
+import (
+	"context"
+	"time"
+
+	"github.com/leaderd/leaderd/state"
+)
+
+// closeUpTo closes the timeline up to an instant. It is tried until it is done.
+func (t *term) closeUpTo(instant time.Time) {
+	t.closing = later(t.closing, instant)
+	t.closings++
+	t.tryClose(instant)
+}
+
+func (t *term) tryClose(instant time.Time) {
+	t.task(func(ctx context.Context) func() {
+		closed, err := t.store.CloseTimeline(ctx, t.leadership, instant)
+		return func() {
+			if err != nil {
+				t.checkErr("close the timeline", err)
+				t.later(time.Second, func() { t.tryClose(instant) })
+				return
+			}
+			if closed.Revision > t.closed.Revision {
+				t.closed = closed
+				t.reopen()
+			}
+			if t.closings--; t.closings > 0 {
+				return
+			}
+			waiting := t.afterClosing
+			t.afterClosing = nil
+			for _, do := range waiting {
+				do()
+			}
+		}
+	})
+}
+
+// onceClosed runs do when no closing is under way.
+func (t *term) onceClosed(do func()) {
+	if t.closings == 0 {
+		do()
+		return
+	}
+	t.afterClosing = append(t.afterClosing, do)
+}
+
+// reopen lets open entries start that the closed part has swallowed: they are
+// planned again, as slots that are caught up.
+func (t *term) reopen() {
+	for _, e := range t.open {
+		if !e.slot() || micros(e.due).After(t.closed.Instant) {
+			continue
+		}
+		if e.closed == 0 {
+			t.catchUps++
+		}
+		e.closed, e.holders = t.closed.Revision, nil
+		if !e.deciding {
+			t.place(e)
+		}
+	}
+}
+
+// verify deals with a slot in the closed part that an executor calls decided:
+// it may only have been closed when its claim of an older plan came.
+func (t *term) verify(e *entry) {
+	slot := micros(e.due)
+	t.task(func(ctx context.Context) func() {
+		decided, err := t.store.ListDecided(ctx, e.version.ID, slot, slot)
+		return func() {
+			switch {
+			case e.done || e.deciding:
+			case err != nil:
+				t.checkErr("look for a record of "+e.version.ID.String(), err)
+				t.checks.push(time.Now().Add(time.Second).UnixMicro(), e)
+			case decided.Has(slot):
+				t.close(e)
+			case e.closed != 0 && len(e.holders) == 0:
+				t.place(e)
+			}
+		}
+	})
+}
+
+// holdMark keeps the watermark from passing from until replays is counted down.
+func (t *term) holdMark(from time.Time) {
+	if t.replays == 0 || from.Before(t.replayed) {
+		t.replayed = from
+	}
+	t.replays++
+}
+
+// catchUp opens the entry of the latest slot of an outage. If the job has been
+// changed since the slot was looked for, it gets its verdict instead.
+func (t *term) catchUp(j *timed, version *Job, latest, now time.Time) {
+	e := &entry{entryKey: entryKey{job: j, due: latest.UnixMicro()}, version: version}
+	to := j.job
+	switch {
+	case t.jobs[version.ID] != j:
+		to = nil // deleted
+	case to == version:
+		t.add(e, now)
+		return
+	case to.Effective.Before(latest):
+		return // the slot is the newer version's
+	}
+	if t.add(e, now) {
+		t.decide(e, state.StateSkipped, whySkipped(to), now)
+	}
+}

@@ -80,7 +80,7 @@ func (checker) UpdateJob(_ context.Context, req *leaderdv1.UpdateJobRequest) (*l
 
 // TestYAML reads every YAML example: its first line says what it is.
 func TestYAML(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // binding does not block
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	server := grpc.NewServer()
 	leaderdv1.RegisterJobServiceServer(server, checker{})

@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -28,8 +29,7 @@ import (
 // settings are the paths of all settings.
 func settings(t reflect.Type, prefix string) []string {
 	var out []string
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		path := prefix + f.Tag.Get("koanf")
 		if f.Type.Kind() == reflect.Struct {
 			out = append(out, settings(f.Type, path+".")...)
@@ -44,7 +44,7 @@ func TestEverySettingIsDocumented(t *testing.T) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	config.Register(flags)
 	table := map[string][]string{}
-	for _, row := range rows(readPage(t, "docs/operations.md").section(t, "## Configuration")) {
+	for _, row := range rows(readPage(t, "docs/configuration.md").section(t, "## Settings")) {
 		if len(row) == 3 {
 			table[unquoted(row[0])] = row
 		}
@@ -52,7 +52,7 @@ func TestEverySettingIsDocumented(t *testing.T) {
 	paths := settings(reflect.TypeFor[config.Config](), "")
 	for _, path := range paths {
 		row, ok := table[path]
-		require.True(t, ok, "docs/operations.md says nothing about %s", path)
+		require.True(t, ok, "docs/configuration.md says nothing about %s", path)
 		f := flags.Lookup(strings.NewReplacer(".", "-", "_", "-").Replace(path))
 		require.NotNil(t, f, path)
 		if f.DefValue != "" {
@@ -60,7 +60,7 @@ func TestEverySettingIsDocumented(t *testing.T) {
 		}
 		delete(table, path)
 	}
-	require.Empty(t, table, "docs/operations.md has settings that do not exist")
+	require.Empty(t, table, "docs/configuration.md has settings that do not exist")
 }
 
 // plain spells a duration in one way.
@@ -76,9 +76,7 @@ func commands(c *cobra.Command) map[string]*cobra.Command {
 	out := map[string]*cobra.Command{}
 	for _, sub := range c.Commands() {
 		if sub.HasSubCommands() && sub.Name() != "completion" {
-			for path, leaf := range commands(sub) {
-				out[path] = leaf
-			}
+			maps.Copy(out, commands(sub))
 		} else if sub.Name() != "help" {
 			out[sub.CommandPath()] = sub
 		}
@@ -265,7 +263,7 @@ func inKiB(n int) string   { return fmt.Sprintf("%d KiB", n>>10) }
 
 func TestLimitsAreTheProgram(t *testing.T) {
 	table := map[string]string{}
-	for _, row := range rows(readPage(t, "docs/operations.md").section(t, "## Limits")) {
+	for _, row := range rows(readPage(t, "docs/configuration.md").section(t, "## Limits")) {
 		table[row[0]] = row[1]
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "state", "limits.go"), nil, 0)
@@ -274,7 +272,7 @@ func TestLimitsAreTheProgram(t *testing.T) {
 		if spec, ok := n.(*ast.ValueSpec); ok {
 			for _, name := range spec.Names {
 				l, known := limits[name.Name]
-				require.True(t, known, "docs/operations.md has no limit for state.%s", name.Name)
+				require.True(t, known, "docs/configuration.md has no limit for state.%s", name.Name)
 				require.Equal(t, plain(fmt.Sprint(l.value)), plain(table[l.row]), "%s (state.%s)", l.row, name.Name)
 				delete(table, l.row)
 			}

@@ -261,7 +261,7 @@ var limits = map[string]struct {
 func inBytes(n int) string { return fmt.Sprintf("%d bytes", n) }
 func inKiB(n int) string   { return fmt.Sprintf("%d KiB", n>>10) }
 
-func TestLimitsAreTheProgram(t *testing.T) {
+func TestLimits(t *testing.T) {
 	table := map[string]string{}
 	for _, row := range rows(readPage(t, "docs/configuration.md").section(t, "## Limits")) {
 		table[row[0]] = row[1]

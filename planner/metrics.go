@@ -22,7 +22,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return &metrics{
 		horizon: f.NewGauge(prometheus.GaugeOpts{
 			Name: "leaderd_planner_horizon_seconds",
-			Help: "How far ahead the timeline is planned; shorter than configured where max_open bites.",
+			Help: "How far ahead the timeline is planned; shorter than configured where max_planned bites.",
 		}),
 		open: f.NewGauge(prometheus.GaugeOpts{
 			Name: "leaderd_planner_open_entries",

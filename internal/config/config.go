@@ -81,7 +81,7 @@ type Election struct {
 
 // Planner is what a leader does.
 type Planner struct {
-	// Horizon is how far ahead the leader plans, at most 10m. While it exceeds
+	// Horizon is how far ahead the leader plans, at most 5m. While it exceeds
 	// the time in which a dead leader is followed, no slot is late for want of a
 	// leader, so it must exceed election.ttl by more than 5s. Default: 15s.
 	Horizon time.Duration `koanf:"horizon" usage:"how far ahead the leader plans"`
@@ -91,7 +91,7 @@ type Planner struct {
 	MaxPlanned int `koanf:"max_planned" usage:"shards that may be planned at a time"`
 
 	// HedgeDelay is how long after its due time a shard that nobody claimed is
-	// planned onto a second executor, 50ms–1m; 0 never does. Default: 500ms.
+	// planned onto a second executor, 50ms–1m. Default: 500ms.
 	HedgeDelay time.Duration `koanf:"hedge_delay" usage:"when an unclaimed shard is planned onto a second executor"`
 }
 

@@ -104,7 +104,7 @@ func (c Config) checkControlAddresses(v *checker) {
 }
 
 func (c Config) checkPlanner(v *checker) {
-	const longest = 10 * time.Minute
+	const longest = 5 * time.Minute
 	switch h := c.Planner.Horizon; {
 	case h > longest:
 		v.fail("planner.horizon", "%s is more than %s", h, longest)
@@ -113,9 +113,7 @@ func (c Config) checkPlanner(v *checker) {
 			h, c.Election.TTL, takeover)
 	}
 	v.between("planner.max_planned", int64(c.Planner.MaxPlanned), 1_000, 10_000_000)
-	if c.Planner.HedgeDelay != 0 {
-		v.duration("planner.hedge_delay", c.Planner.HedgeDelay, 50*time.Millisecond, time.Minute)
-	}
+	v.duration("planner.hedge_delay", c.Planner.HedgeDelay, 50*time.Millisecond, time.Minute)
 }
 
 func (e Executor) check(v *checker) {

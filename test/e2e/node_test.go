@@ -64,11 +64,11 @@ type node struct {
 	api     string // host:port, also of one that serves none
 	ops     string
 	args    []string
+	env     []string // beside the test's own
 	logPath string
 
 	cmd    *exec.Cmd
 	exited chan struct{}
-	state  *os.ProcessState
 }
 
 // newNode makes a place in dir. Extra are further flags of serve.
@@ -98,6 +98,7 @@ func (n *node) startWith(program string, args ...string) {
 	defer log.Close() // the process has its own
 	n.cmd = exec.Command(program, args...)
 	n.cmd.Stdout, n.cmd.Stderr = log, log
+	n.cmd.Env = append(os.Environ(), n.env...)
 	// A test that is killed leaves no node behind.
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(n.t, startLocked(n.cmd))

@@ -23,8 +23,9 @@ type link struct {
 
 	mu     sync.Mutex
 	dead   bool
-	down   bool // for now
+	down   chan struct{} // while the store is unreachable; closed when it is back
 	faults *faults
+	txn    func(*kv.Txn) faulty.Fault
 }
 
 // faults are what goes wrong on a link, in thousandths of calls.
@@ -47,17 +48,19 @@ func newLink(inner kv.KV) *link {
 	return l
 }
 
-func (l *link) hook(_ context.Context, c faulty.Call) faulty.Fault {
+func (l *link) hook(ctx context.Context, c faulty.Call) faulty.Fault {
+	if c.Op == faulty.OpNext {
+		l.awaitUp(ctx)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.dead:
 		return faulty.Fault{Before: fmt.Errorf("%w: %w", kv.ErrUnavailable, errCut)}
-	case l.down && c.Op != faulty.OpNext:
+	case l.down != nil:
 		return faulty.Fault{Delay: 200 * time.Millisecond, Before: kv.ErrUnavailable}
-	case l.down:
-		// The watch stands, and is silent: it is the store that is away.
-		return faulty.Fault{Delay: time.Hour}
+	case l.txn != nil && c.Op == faulty.OpTxn:
+		return l.txn(c.Txn)
 	case l.faults == nil:
 		return faulty.Fault{}
 	}
@@ -87,18 +90,48 @@ func (f *faults) pick(op faulty.Op) faulty.Fault {
 	return t
 }
 
+// awaitUp holds a watch up while the store is away: it tells nothing.
+func (l *link) awaitUp(ctx context.Context) {
+	l.mu.Lock()
+	down := l.down
+	l.mu.Unlock()
+	if down != nil {
+		select {
+		case <-down:
+		case <-ctx.Done():
+		}
+	}
+}
+
 // cut ends the link for good.
 func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dead = true
+	if l.down != nil {
+		close(l.down)
+		l.down = nil
+	}
 }
 
 // setDown makes the store unreachable, or reachable again.
 func (l *link) setDown(down bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.down = down
+	switch {
+	case down && l.down == nil:
+		l.down = make(chan struct{})
+	case !down && l.down != nil:
+		close(l.down)
+		l.down = nil
+	}
+}
+
+// watchTxn lets f decide about each transaction.
+func (l *link) watchTxn(f func(*kv.Txn) faulty.Fault) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.txn = f
 }
 
 func (l *link) setFaults(f *faults) {

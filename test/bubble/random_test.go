@@ -28,7 +28,7 @@ func TestRandom(t *testing.T) {
 	}
 	for seed := *seedFlag; seed < *seedFlag+*seedsFlag; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			bubble(t, func(w *world) { newChaos(w, seed).run(length) })
+			bubble(t, func(t *testing.T, w *world) { newChaos(w, seed).run(length) })
 		})
 	}
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/leaderd/leaderd/state/codec"
 )
 
-var traceFlag = flag.String("trace", "", "job (ns/name) whose events in the store a failed test shows")
+var eventsFlag = flag.String("events", "", "job (ns/name, or all) whose events in the store a failed test shows")
 
 // trace shows what happened to a job, and to the timeline.
 func (w *world) trace(t *testing.T) {
-	if *traceFlag == "" {
+	if *eventsFlag == "" {
 		return
 	}
 	var b strings.Builder
@@ -33,7 +33,7 @@ func (w *world) trace(t *testing.T) {
 			what = fmt.Sprintf("%s in term %d", codec.Time(p.GetInstant()).Format(clockLayout), p.GetTerm())
 		case kind == "leader":
 			what = string(e.KV.Value)
-		case !strings.HasPrefix(rest+"/", *traceFlag+"/"):
+		case *eventsFlag != "all" && !strings.HasPrefix(rest+"/", *eventsFlag+"/"):
 			continue
 		case e.Deleted:
 		case kind == "jobs":

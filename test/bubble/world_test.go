@@ -53,12 +53,12 @@ type world struct {
 }
 
 // bubble runs a test in a world of its own, at a whole minute.
-func bubble(t *testing.T, f func(w *world)) {
+func bubble(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
-		f(w)
+		f(t, w)
 		w.verify(false)
 	})
 }
@@ -114,14 +114,30 @@ func (w *world) logger(node string) hclog.Logger {
 
 // journalLog is the newest part of the log.
 type journalLog struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+	mu     sync.Mutex
+	buf    bytes.Buffer
+	word   string
+	stalls time.Duration
 }
 
 const maxLog = 256 << 10
 
+// stall makes the next writer of a line with a word wait for d.
+func (l *journalLog) stall(word string, d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.word, l.stalls = word, d
+}
+
 func (l *journalLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
+	d := l.stalls
+	if d > 0 && bytes.Contains(p, []byte(l.word)) {
+		l.stalls = 0
+		l.mu.Unlock()
+		time.Sleep(d)
+		l.mu.Lock()
+	}
 	defer l.mu.Unlock()
 	if l.buf.Len() > 2*maxLog {
 		l.buf.Next(l.buf.Len() - maxLog)
@@ -251,4 +267,17 @@ func (w *world) watermark() state.Watermark {
 	m, err := w.api.GetWatermark(w.ctx)
 	require.NoError(w.t, err)
 	return m
+}
+
+// records are the verdicts of a job's runs so far.
+func (w *world) records(j *job) []state.Record {
+	var all []state.Record
+	for _, e := range w.audit.all() {
+		if kind, _ := e.part(); kind == "history" && !e.Deleted {
+			if r, err := e.record(); err == nil && r.Job == j.id {
+				all = append(all, r)
+			}
+		}
+	}
+	return all
 }

@@ -90,7 +90,7 @@ func (s *Store) claim(ctx context.Context, c *state.Claim) (state.ClaimResult, e
 			}
 			return state.ClaimResult{Status: state.Claimed, Live: live}, nil
 		}
-		v, err := s.readRefusal(&t, res)
+		v, err := s.readRefusal(ctx, &t)
 		if err != nil {
 			return state.ClaimResult{}, err
 		}
@@ -201,27 +201,24 @@ func (s *Store) claimRequest(t *claimTry, value []byte) *request {
 	r.reads = append(make([]uint64, 0, 4), s.batch.hash(historyKey))
 	r.writes = append(make([]uint64, 0, 4), s.batch.hash(liveKey))
 	r.txn.Then = append(make([]kv.Op, 0, 2), kv.Put(liveKey, value, 0))
-	r.txn.Else = append(make([]kv.Op, 0, 8),
-		keyOnly(s.keys.node(live.Owner.Node)),
-		kv.Get(s.keys.closed()),
-		keyOnly(historyKey),
-		kv.Get(liveKey),
-		keyOnly(jobKey),
-	)
 	scope := s.batch.hash(s.keys.activeOf(c.Job))
 	switch {
 	case c.Token != 0:
 		r.txn.If = append(r.txn.If, unchanged(liveKey, c.Token))
+		if !live.Exclusive {
+			r.reads = append(r.reads, scope)
+		}
 	case live.Exclusive:
+		// The job's live records are the dead one that is known, and no other.
 		r.writes = append(r.writes, scope)
-		r.txn.If = append(r.txn.If, unchanged(liveKey, t.last.token),
-			kv.Compare{Key: s.keys.activeOf(c.Job), End: liveKey, Target: kv.TargetCreateRevision})
-		r.txn.Else = append(r.txn.Else, kv.GetRange(s.keys.activeOf(c.Job), liveKey, 1))
-		if t.last.token != 0 {
+		active := liveKey[:len(liveKey)-len(gate)]
+		r.txn.If = append(r.txn.If, kv.Compare{
+			Key: active, End: end(active), Target: kv.TargetModRevision, Int: t.last.token,
+		})
+		if t.last.token != 0 && !t.last.over {
 			lastHistory := s.keys.historyRun(c.Job, t.last.run)
 			r.txn.If = append(r.txn.If, present(lastHistory))
 			r.reads = append(r.reads, s.batch.hash(lastHistory))
-			r.txn.Else = append(r.txn.Else, keyOnly(lastHistory))
 		}
 	default:
 		r.reads = append(r.reads, scope)
@@ -230,7 +227,6 @@ func (s *Store) claimRequest(t *claimTry, value []byte) *request {
 			gateKey := s.keys.activeGate(c.Job)
 			r.txn.If = append(r.txn.If, unchanged(gateKey, t.last.token))
 			r.reads = append(r.reads, s.batch.hash(gateKey))
-			r.txn.Else = append(r.txn.Else, kv.Get(gateKey))
 		}
 	}
 	if c.Pending != 0 {
@@ -238,7 +234,6 @@ func (s *Store) claimRequest(t *claimTry, value []byte) *request {
 		r.txn.If = append(r.txn.If, unchanged(pendingKey, c.Pending))
 		r.txn.Then = append(r.txn.Then, kv.Delete(pendingKey))
 		r.writes = append(r.writes, s.batch.hash(pendingKey))
-		r.txn.Else = append(r.txn.Else, keyOnly(pendingKey))
 	}
 	return r
 }

@@ -28,6 +28,9 @@ func (s *Store) CloseTimeline(ctx context.Context, term state.Term, instant time
 }
 
 func (s *Store) closeTimeline(ctx context.Context, term state.Term, instant time.Time) (state.Closed, error) {
+	if term.Number == 0 { // which would compare as "is not there"
+		return state.Closed{}, state.ErrTermLost
+	}
 	was, err := s.GetClosed(ctx)
 	if err != nil {
 		return state.Closed{}, err
@@ -39,12 +42,13 @@ func (s *Store) closeTimeline(ctx context.Context, term state.Term, instant time
 		if err != nil {
 			return state.Closed{}, err
 		}
-		// A late repetition of this must open nothing that was closed since.
-		r := &request{writes: []uint64{s.batch.hash(key)}}
-		r.txn.If = []kv.Compare{unchanged(key, was.Revision)}
-		r.txn.Then = []kv.Op{kv.Put(key, value, 0)}
-		r.txn.Else = []kv.Op{kv.Get(key)}
-		res, err := s.lead(ctx, term, r)
+		// A late repetition of this must open nothing that was closed since. It
+		// goes past group commit, where every claim would meet it.
+		res, _, err := s.send(ctx, kv.Txn{
+			If:   []kv.Compare{termGuard(term), unchanged(key, was.Revision)},
+			Then: []kv.Op{kv.Put(key, value, 0)},
+			Else: []kv.Op{kv.Get(key), keyOnly(term.Key)},
+		})
 		if err != nil {
 			return state.Closed{}, err
 		}

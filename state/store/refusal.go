@@ -11,7 +11,8 @@ import (
 	"github.com/leaderd/leaderd/state/kv"
 )
 
-// refusal is what a claim read when its compares failed.
+// refusal is what was found when a claim's compares had failed: perhaps not what
+// made them fail, but true, and enough to judge by.
 type refusal struct {
 	nodeCreate int64
 	closed     state.Closed
@@ -25,8 +26,40 @@ type refusal struct {
 	pendingMod int64
 }
 
-// readRefusal decodes the else branch in claimRequest's order.
-func (s *Store) readRefusal(t *claimTry, res kv.TxnResult) (refusal, error) {
+// readRefusal looks why a claim was refused. Claims are sent often and seldom
+// refused, so they carry no else branch for that.
+func (s *Store) readRefusal(ctx context.Context, t *claimTry) (refusal, error) {
+	c, live := t.c, t.live
+	liveKey := s.keys.live(live)
+	reads := append(make([]kv.Op, 0, 8),
+		keyOnly(s.keys.node(live.Owner.Node)),
+		kv.Get(s.keys.closed()),
+		keyOnly(s.keys.historyRun(c.Job, live.Run)),
+		kv.Get(liveKey),
+		keyOnly(s.keys.job(c.Job)),
+	)
+	switch {
+	case !t.relies():
+	case live.Exclusive:
+		reads = append(reads, kv.GetRange(s.keys.activeOf(c.Job), liveKey, 1))
+		if t.last.token != 0 {
+			reads = append(reads, keyOnly(s.keys.historyRun(c.Job, t.last.run)))
+		}
+	default:
+		reads = append(reads, kv.Get(s.keys.activeGate(c.Job)))
+	}
+	if c.Pending != 0 {
+		reads = append(reads, keyOnly(s.keys.pendingRun(c.Job, live.Run)))
+	}
+	res, err := s.look(ctx, reads...)
+	if err != nil {
+		return refusal{}, err
+	}
+	return s.decodeRefusal(t, res)
+}
+
+// decodeRefusal takes the reads in readRefusal's order.
+func (s *Store) decodeRefusal(t *claimTry, res kv.TxnResult) (refusal, error) {
 	var v refusal
 	next := func() (kv.KeyValue, bool) {
 		kvs := res.Results[0].KVs
@@ -73,7 +106,8 @@ func (s *Store) readRefusal(t *claimTry, res kv.TxnResult) (refusal, error) {
 			return v, err
 		}
 		if t.last.token != 0 {
-			_, v.lastDone = next()
+			_, done := next()
+			v.lastDone = done || t.last.over
 		}
 	default:
 		gateRecord, gateOK = next()
@@ -138,7 +172,7 @@ func (v *refusal) judge(t *claimTry) (status state.ClaimStatus, again bool) {
 		return 0, true
 	case c.Token != 0:
 		return state.ClaimStale, false
-	case !t.live.Exclusive, v.gate != t.last:
+	case !t.live.Exclusive, !v.gate.same(t.last):
 		return 0, true // perhaps it is over: the next try looks
 	case v.gate.token != 0 && !v.lastDone, v.other.token != 0:
 		return state.ClaimHeld, false
@@ -158,7 +192,7 @@ func (s *Store) skipOverlap(ctx context.Context, t *claimTry, v *refusal) (statu
 		absentBelow(own),
 	}
 	r.txn.Else = []kv.Op{keyOnly(historyKey), countRange(own)}
-	r.reads = append(r.reads, s.batch.hash(s.keys.activeOf(c.Job)))
+	r.writes = append(r.writes, s.batch.hash(s.keys.activeOf(c.Job))) // no run of the job begins or ends beside it
 	by := v.other.run
 	if v.gate.token != 0 && !v.lastDone {
 		by = v.gate.run

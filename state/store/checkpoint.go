@@ -40,7 +40,6 @@ func (s *Store) checkpoint(ctx context.Context, c *state.Checkpoint) (state.Chec
 	key := s.keys.checkpoint(c.Live.Job, c.Live.Run, c.Live.Shard)
 	r.txn.If = append(r.txn.If, unchanged(key, c.Previous))
 	r.txn.Then = []kv.Op{kv.Put(key, value, 0)}
-	r.txn.Else = append(r.txn.Else, kv.Get(key))
 	r.writes = append(r.writes, s.batch.hash(key))
 	res, err := s.batch.do(ctx, r)
 	if err != nil {
@@ -48,6 +47,9 @@ func (s *Store) checkpoint(ctx context.Context, c *state.Checkpoint) (state.Chec
 	}
 	if res.Succeeded {
 		return state.CheckpointResult{Status: state.TokenStored, Revision: res.Revision}, nil
+	}
+	if res, err = s.look(ctx, append(s.tokenReads(&c.Live), kv.Get(key))...); err != nil {
+		return state.CheckpointResult{}, err
 	}
 	verdict, record, saved := res.Results[0].KVs, res.Results[1].KVs, res.Results[2].KVs
 	stands := len(verdict) == 0 && len(record) > 0 && record[0].ModRevision == c.Live.Token

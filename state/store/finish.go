@@ -70,6 +70,9 @@ func (s *Store) finish(ctx context.Context, f *state.Finish) (state.TokenStatus,
 	}
 	stored := res.Succeeded
 	if !stored {
+		if res, err = s.look(ctx, s.tokenReads(&live)...); err != nil {
+			return 0, err
+		}
 		stored, _, err = s.ended(&live, to, res)
 		if err != nil {
 			return 0, err
@@ -122,7 +125,7 @@ func attemptsWith(as []state.Attempt, end *state.Attempt) []state.Attempt {
 // noteEnd remembers what a verdict leaves at the gate.
 func (s *Store) noteEnd(l *state.Live, to state.RunState) {
 	if l.Exclusive && to.Verdict() {
-		s.holders.set(l.Job, holder{run: l.Run, token: l.Token})
+		s.holders.set(l.Job, holder{run: l.Run, token: l.Token, over: true})
 	}
 }
 
@@ -157,7 +160,8 @@ func (s *Store) waitRequest(l *state.Live) (*request, error) {
 }
 
 // tokenRequest is a request that changes a live run only while its token
-// stands. Its else branch answers the run's verdict and the record.
+// stands. It is sent often and seldom refused, so it has no else branch: what
+// tokenReads reads afterwards tells why.
 func (s *Store) tokenRequest(l *state.Live) (r *request, liveKey, historyKey string) {
 	liveKey, historyKey = s.keys.live(l), s.keys.historyRun(l.Job, l.Run)
 	r = &request{
@@ -168,8 +172,12 @@ func (s *Store) tokenRequest(l *state.Live) (r *request, liveKey, historyKey str
 		r.reads = append(r.reads, s.batch.hash(s.keys.activeOf(l.Job)))
 	}
 	r.txn.If = append(make([]kv.Compare, 0, 4), unchanged(liveKey, l.Token), absent(historyKey))
-	r.txn.Else = []kv.Op{kv.Get(historyKey), kv.Get(liveKey)}
 	return r, liveKey, historyKey
+}
+
+// tokenReads reads a run's verdict and the live record.
+func (s *Store) tokenReads(l *state.Live) []kv.Op {
+	return []kv.Op{kv.Get(s.keys.historyRun(l.Job, l.Run)), kv.Get(s.keys.live(l))}
 }
 
 // ended tells, from a refusal, whether an earlier try of the same request was

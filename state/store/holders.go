@@ -10,7 +10,13 @@ import (
 type holder struct {
 	run   state.RunID
 	token int64 // the record's ModRevision; 0: none is known
+	// over is set where the run is known to have its verdict. That never
+	// changes, so a claim need not compare it.
+	over bool
 }
+
+// same tells whether both are the same record.
+func (h holder) same(as holder) bool { return h.run == as.run && h.token == as.token }
 
 // maxHolders bounds what holders remembers: about 10 MB.
 const maxHolders = 1 << 17

@@ -51,6 +51,7 @@ func (s *Store) markLost(ctx context.Context, term state.Term, l *state.Live, no
 	r.txn.If = append(r.txn.If, kv.Compare{
 		Key: s.keys.node(l.Owner.Node), Target: kv.TargetCreateRevision, Relation: kv.NotEqual, Int: l.Owner.Revision,
 	})
+	r.txn.Else = s.tokenReads(&next)
 	res, err := s.lead(ctx, term, r)
 	if err != nil {
 		return state.Live{}, false, err
@@ -101,6 +102,7 @@ func (s *Store) giveUp(ctx context.Context, term state.Term, l *state.Live, rec 
 		return false, err
 	}
 	value := r.txn.Then[0].Value
+	r.txn.Else = s.tokenReads(l)
 	res, err := s.lead(ctx, term, r)
 	if err != nil {
 		return false, err

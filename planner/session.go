@@ -266,8 +266,13 @@ func (t *term) end(s *session, why error) {
 	}
 }
 
+// closeSessions ends all sessions with the term; nothing is planned any more.
 func (t *term) closeSessions() {
 	for _, s := range t.sessions {
-		t.end(s, errTermOver)
+		s.err = errTermOver
+		close(s.gone)
 	}
+	clear(t.sessions)
+	t.metrics.sessions.Set(0)
+	t.metrics.open.Set(0)
 }

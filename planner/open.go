@@ -8,6 +8,14 @@ import (
 	"github.com/leaderd/leaderd/state"
 )
 
+const (
+	// maxRecheck is how long a late entry is left alone at most.
+	maxRecheck = 5 * time.Second
+	// toldAgain is how late an entry is that every executor has, before they are
+	// told again.
+	toldAgain = 10 * time.Second
+)
+
 // place plans an entry onto the best executor that does not have it yet.
 // Where none is left the entry stays as it is until one comes or check looks.
 func (t *term) place(e *entry) {
@@ -76,7 +84,7 @@ func (t *term) checkLate(e *entry, now time.Time) {
 		t.decide(e, state.StateMissed, t.whyUnplaced(e), now)
 		return
 	}
-	again := 2 * t.cfg.HedgeDelay
+	again := min(max(2*t.cfg.HedgeDelay, late/4), maxRecheck)
 	switch {
 	case len(e.holders) == 0 || e.busy:
 		t.place(e)
@@ -85,16 +93,13 @@ func (t *term) checkLate(e *entry, now time.Time) {
 		t.metrics.hedges.Inc()
 		if had := len(e.holders); had > 0 {
 			t.place(e)
-			if len(e.holders) == had && late > 10*again {
+			if len(e.holders) == had && late > toldAgain {
 				// All have it and none reports: tell them again, in case that a
 				// report was lost.
 				e.holders = nil
 				t.place(e)
 			}
 		}
-	}
-	if late > 10*again {
-		again *= 5
 	}
 	t.checks.push(now.Add(again).UnixMicro(), e)
 }
@@ -106,8 +111,8 @@ func (t *term) overtaken(e *entry, now time.Time) bool {
 	if !v.CatchUp {
 		return true
 	}
-	if !v.Exclusive {
-		return false
+	if !v.Exclusive && 2*len(t.open) < t.cfg.MaxOpen {
+		return false // there is room to keep it
 	}
 	next := v.NextSlot(micros(e.due))
 	return !next.IsZero() && !next.After(now)

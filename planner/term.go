@@ -79,7 +79,6 @@ type term struct {
 
 	hedges   hedgeBudget
 	lateness lateness
-	late     atomic.Pointer[state.Lateness]
 	marks    chan state.Watermark // newest only
 	lastMark time.Time
 	lastSeen time.Time // wall clock of the loop's last turn

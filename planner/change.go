@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -20,6 +21,7 @@ func (t *term) change(c change, now time.Time) {
 		was = newTimed(c.job)
 		t.jobs[c.id] = was
 	default:
+		t.skipUnplanned(was, c.job, now)
 		t.supersede(was, c.job, now)
 	}
 	if c.job == nil {
@@ -51,10 +53,7 @@ func (t *term) supersede(was *timed, to *Job, now time.Time) {
 	for _, s := range t.sessions {
 		s.forget(was.job)
 	}
-	effective, verdict, reason := now, state.StateSkipped, whySkipped(to)
-	if to != nil && !to.Effective.IsZero() { // as it is where the stored job cannot be read
-		effective = to.Effective
-	}
+	effective, verdict, reason := endOf(to, now), state.StateSkipped, whySkipped(to)
 	for _, e := range slices.Clone(was.open) {
 		switch {
 		case e.waiting != nil || e.pending != nil:
@@ -74,6 +73,36 @@ func (t *term) supersede(was *timed, to *Job, now time.Time) {
 			t.decide(e, verdict, reason, now)
 		}
 	}
+}
+
+// skipUnplanned gives slots that the change makes due no more, and that the
+// bound on open entries has kept from being planned, their verdicts.
+func (t *term) skipUnplanned(was *timed, to *Job, now time.Time) {
+	if was.at < 0 {
+		return
+	}
+	version, until, reason := was.job, endOf(to, now), whySkipped(to)
+	from := time.Unix(was.next, 0).Add(-time.Second)
+	if !from.Before(until) {
+		return
+	}
+	t.holdMark(from)
+	t.onceClosed(func() {
+		t.inTurn(was, func() {
+			t.tryReplayOlder(version.ID, func(ctx context.Context, closed state.Closed) error {
+				return t.skip(ctx, version, from, until, closed, reason)
+			}, func() { t.nextTurn(was) })
+		})
+	})
+}
+
+// endOf is the instant after which slots of the version before to are due no
+// more, where the change was seen at now.
+func endOf(to *Job, now time.Time) time.Time {
+	if to == nil || to.Effective.IsZero() { // deleted, or it cannot be read
+		return now
+	}
+	return to.Effective
 }
 
 // whySkipped is the reason for which slots that were due before a change, and

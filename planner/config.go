@@ -16,7 +16,9 @@ type Config struct {
 	Horizon time.Duration
 	// MaxOpen bounds the planned entries that are not known to be claimed,
 	// 100–10,000,000. Where it bites, the horizon shortens, and the metric
-	// leaderd_planner_horizon_seconds says so. Default 500,000.
+	// leaderd_planner_horizon_seconds says so; from half of it on no late slot is
+	// kept for longer than a horizon if a newer one of its job is due. Default
+	// 500,000.
 	MaxOpen int
 	// HedgeDelay is how long after it was due an unclaimed entry is planned onto
 	// one more executor, 50ms–1m. Default 500ms.

@@ -28,9 +28,10 @@
 // # Late, missed, outage
 //
 // A slot without a record is late; it is planned onto further executors until
-// one claims it. It is missed when its start deadline has passed, or, for an
-// exclusive job, when it is more than a horizon late and a newer slot of the
-// job is due. If nobody led for longer than the horizon, executors had nothing
+// one claims it. It is missed when its start deadline has passed, or when it is
+// more than a horizon late, a newer slot of the job is due, and the job is
+// exclusive or there are many open entries: a job that nobody can run must not
+// crowd out others. If nobody led for longer than the horizon, executors had nothing
 // left to claim: that is an outage, and the slots in it are caught up by the
 // job's policy.
 //

@@ -75,6 +75,7 @@ type member struct {
 type Server struct {
 	t       testing.TB
 	o       options
+	dir     string
 	members []*member
 
 	mu     sync.Mutex
@@ -89,6 +90,9 @@ func Start(t testing.TB, opts ...Option) *Server {
 	for _, f := range opts {
 		f(&s.o)
 	}
+	// Made first, so that it is removed last: a member whose directory goes away
+	// under it ends the process.
+	s.dir = t.TempDir()
 	t.Cleanup(s.close)
 	var err error
 	for range startTries {
@@ -112,7 +116,10 @@ func (s *Server) prepare() error {
 	if err != nil {
 		return err
 	}
-	dir := s.t.TempDir()
+	dir, err := os.MkdirTemp(s.dir, "")
+	if err != nil {
+		return fmt.Errorf("make a directory: %w", err)
+	}
 	s.members = nil
 	for i := range s.o.members {
 		name := fmt.Sprintf("m%d", i)

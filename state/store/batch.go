@@ -311,15 +311,15 @@ func join(batch []*request, hoist bool) kv.Txn {
 	var t kv.Txn
 	t.Then = make([]kv.Op, len(batch))
 	for i, r := range batch {
-		inner := r.txn
 		if hoist {
 			for _, g := range r.guards {
 				t.If = addGuard(t.If, g)
 			}
+			t.Then[i] = kv.Nested(&r.txn)
 		} else {
-			inner = guarded(r)
+			inner := guarded(r)
+			t.Then[i] = kv.Nested(&inner)
 		}
-		t.Then[i] = kv.Nested(&inner)
 	}
 	return t
 }

@@ -36,10 +36,10 @@ func (s *Store) checkpoint(ctx context.Context, c *state.Checkpoint) (state.Chec
 	if err != nil {
 		return state.CheckpointResult{}, err
 	}
-	r, _, _ := s.tokenRequest(&c.Live)
+	r, _ := s.tokenRequest(&c.Live)
 	key := s.keys.checkpoint(c.Live.Job, c.Live.Run, c.Live.Shard)
 	r.txn.If = append(r.txn.If, unchanged(key, c.Previous))
-	r.txn.Then = []kv.Op{kv.Put(key, value, 0)}
+	r.txn.Then = append(r.txn.Then, kv.Put(key, value, 0))
 	r.writes = append(r.writes, s.batch.hash(key))
 	res, err := s.batch.do(ctx, r)
 	if err != nil {

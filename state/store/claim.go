@@ -192,28 +192,36 @@ func (t *claimTry) relies() bool { return t.c.Token == 0 && (t.live.Exclusive ||
 // claimRequest is design §2's claim as a transaction.
 func (s *Store) claimRequest(t *claimTry, value []byte) *request {
 	c, live := t.c, t.live
-	liveKey := s.keys.live(live)
-	historyKey := s.keys.historyRun(c.Job, live.Run)
-	jobKey := s.keys.job(c.Job)
-	r := &request{guards: s.ownerGuards(live.Owner, t.closed)}
-
-	r.txn.If = append(make([]kv.Compare, 0, 8), unchanged(jobKey, c.JobRevision), absent(historyKey))
-	r.reads = append(make([]uint64, 0, 4), s.batch.hash(historyKey))
-	r.writes = append(make([]uint64, 0, 4), s.batch.hash(liveKey))
-	r.txn.Then = append(make([]kv.Op, 0, 2), kv.Put(liveKey, value, 0))
-	scope := s.batch.hash(s.keys.activeOf(c.Job))
+	k := s.keys.names(live)
+	room := &struct {
+		request
+		guardRoom [2]kv.Compare
+		ifRoom    [5]kv.Compare
+		thenRoom  [2]kv.Op
+		readRoom  [4]uint64
+		writeRoom [3]uint64
+	}{}
+	r := &room.request
+	r.guards = s.ownerGuards(room.guardRoom[:0], live.Owner, t.closed)
+	r.txn.If = append(room.ifRoom[:0], unchanged(k.job, c.JobRevision), absent(k.history))
+	r.txn.Then = append(room.thenRoom[:0], kv.Put(k.live, value, 0))
+	r.reads = append(room.readRoom[:0], s.batch.hash(k.history))
+	r.writes = append(room.writeRoom[:0], s.batch.hash(k.live))
+	// What writes the gate meets what writes the job's other live records, so
+	// that the two never have one revision. (See the compare of the former.)
+	scope := s.batch.hash(k.active)
+	if live.Exclusive {
+		r.writes = append(r.writes, scope)
+	} else {
+		r.reads = append(r.reads, scope)
+	}
 	switch {
 	case c.Token != 0:
-		r.txn.If = append(r.txn.If, unchanged(liveKey, c.Token))
-		if !live.Exclusive {
-			r.reads = append(r.reads, scope)
-		}
+		r.txn.If = append(r.txn.If, unchanged(k.live, c.Token))
 	case live.Exclusive:
 		// The job's live records are the dead one that is known, and no other.
-		r.writes = append(r.writes, scope)
-		active := liveKey[:len(liveKey)-len(gate)]
 		r.txn.If = append(r.txn.If, kv.Compare{
-			Key: active, End: end(active), Target: kv.TargetModRevision, Int: t.last.token,
+			Key: k.active, End: k.activeEnd, Target: kv.TargetModRevision, Int: t.last.token,
 		})
 		if t.last.token != 0 && !t.last.over {
 			lastHistory := s.keys.historyRun(c.Job, t.last.run)
@@ -221,12 +229,10 @@ func (s *Store) claimRequest(t *claimTry, value []byte) *request {
 			r.reads = append(r.reads, s.batch.hash(lastHistory))
 		}
 	default:
-		r.reads = append(r.reads, scope)
-		r.txn.If = append(r.txn.If, absent(liveKey))
+		r.txn.If = append(r.txn.If, absent(k.live))
 		if t.slot {
-			gateKey := s.keys.activeGate(c.Job)
-			r.txn.If = append(r.txn.If, unchanged(gateKey, t.last.token))
-			r.reads = append(r.reads, s.batch.hash(gateKey))
+			r.txn.If = append(r.txn.If, unchanged(k.gate, t.last.token))
+			r.reads = append(r.reads, s.batch.hash(k.gate))
 		}
 	}
 	if c.Pending != 0 {
@@ -238,12 +244,12 @@ func (s *Store) claimRequest(t *claimTry, value []byte) *request {
 	return r
 }
 
-// ownerGuards are the conditions that all claims of one owner share.
-func (s *Store) ownerGuards(o state.Owner, closed int64) []kv.Compare {
-	return []kv.Compare{
-		{Key: s.keys.node(o.Node), Target: kv.TargetCreateRevision, Int: o.Revision},
+// ownerGuards adds the conditions that all claims of one owner share.
+func (s *Store) ownerGuards(to []kv.Compare, o state.Owner, closed int64) []kv.Compare {
+	return append(to,
+		kv.Compare{Key: s.keys.node(o.Node), Target: kv.TargetCreateRevision, Int: o.Revision},
 		unchanged(s.keys.closed(), closed),
-	}
+	)
 }
 
 // mine tells whether a stored record is the one that a claim asked for, from an

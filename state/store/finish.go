@@ -136,12 +136,12 @@ func (s *Store) verdictRequest(l *state.Live, rec *state.Record) (*request, erro
 	if err != nil {
 		return nil, err
 	}
-	r, liveKey, historyKey := s.tokenRequest(l)
-	r.txn.Then = append(make([]kv.Op, 0, 2), kv.Put(historyKey, value, 0))
-	r.writes = append(r.writes, s.batch.hash(historyKey))
+	r, k := s.tokenRequest(l)
+	r.txn.Then = append(r.txn.Then, kv.Put(k.history, value, 0))
+	r.writes = append(r.writes, s.batch.hash(k.history))
 	if !l.Exclusive {
-		r.txn.Then = append(r.txn.Then, kv.Delete(liveKey))
-		r.writes = append(r.writes, s.batch.hash(liveKey))
+		r.txn.Then = append(r.txn.Then, kv.Delete(k.live))
+		r.writes = append(r.writes, s.batch.hash(k.live))
 	}
 	return r, nil
 }
@@ -153,26 +153,36 @@ func (s *Store) waitRequest(l *state.Live) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, liveKey, _ := s.tokenRequest(l)
-	r.txn.Then = []kv.Op{kv.Put(liveKey, value, 0)}
-	r.writes = append(r.writes, s.batch.hash(liveKey))
+	r, k := s.tokenRequest(l)
+	r.txn.Then = append(r.txn.Then, kv.Put(k.live, value, 0))
+	r.writes = append(r.writes, s.batch.hash(k.live))
+	if l.Exclusive {
+		r.writes = append(r.writes, s.batch.hash(k.active)) // as claims do
+	}
 	return r, nil
 }
 
 // tokenRequest is a request that changes a live run only while its token
 // stands. It is sent often and seldom refused, so it has no else branch: what
 // tokenReads reads afterwards tells why.
-func (s *Store) tokenRequest(l *state.Live) (r *request, liveKey, historyKey string) {
-	liveKey, historyKey = s.keys.live(l), s.keys.historyRun(l.Job, l.Run)
-	r = &request{
-		reads:  append(make([]uint64, 0, 4), s.batch.hash(liveKey), s.batch.hash(historyKey)),
-		writes: make([]uint64, 0, 2),
-	}
+func (s *Store) tokenRequest(l *state.Live) (*request, names) {
+	k := s.keys.names(l)
+	room := &struct {
+		request
+		ifRoom    [4]kv.Compare
+		thenRoom  [2]kv.Op
+		readRoom  [3]uint64
+		writeRoom [2]uint64
+	}{}
+	r := &room.request
+	r.txn.If = append(room.ifRoom[:0], unchanged(k.live, l.Token), absent(k.history))
+	r.txn.Then = room.thenRoom[:0]
+	r.reads = append(room.readRoom[:0], s.batch.hash(k.live), s.batch.hash(k.history))
+	r.writes = room.writeRoom[:0]
 	if !l.Exclusive {
-		r.reads = append(r.reads, s.batch.hash(s.keys.activeOf(l.Job)))
+		r.reads = append(r.reads, s.batch.hash(k.active))
 	}
-	r.txn.If = append(make([]kv.Compare, 0, 4), unchanged(liveKey, l.Token), absent(historyKey))
-	return r, liveKey, historyKey
+	return r, k
 }
 
 // tokenReads reads a run's verdict and the live record.

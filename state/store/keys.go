@@ -98,28 +98,37 @@ func isPlain(c byte) bool {
 	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || c == '-' || c == '_' || c == '.'
 }
 
-// escape writes every byte that is not plain as %XX. The empty string is "%".
-func escape(s string) string {
+// plainTo is how many bytes of s need no escape.
+func plainTo(s string) int {
 	i := 0
 	for i < len(s) && isPlain(s[i]) {
 		i++
 	}
-	if i == len(s) && s != "" {
+	return i
+}
+
+// escape writes every byte that is not plain as %XX. The empty string is "%".
+func escape(s string) string {
+	if s != "" && plainTo(s) == len(s) {
 		return s
 	}
+	return string(appendEscaped(make([]byte, 0, 3*len(s)+1), s))
+}
+
+func appendEscaped(to []byte, s string) []byte {
 	if s == "" {
-		return "%"
+		return append(to, '%')
 	}
-	var b strings.Builder
-	b.WriteString(s[:i])
-	for ; i < len(s); i++ {
-		if isPlain(s[i]) {
-			b.WriteByte(s[i])
-		} else {
-			fmt.Fprintf(&b, "%%%02X", s[i])
+	const hex = "0123456789ABCDEF"
+	for {
+		n := plainTo(s)
+		to = append(to, s[:n]...)
+		if n == len(s) {
+			return to
 		}
+		to = append(to, '%', hex[s[n]>>4], hex[s[n]&15])
+		s = s[n+1:]
 	}
-	return b.String()
 }
 
 // unescape is the inverse of escape.

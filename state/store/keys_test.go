@@ -123,6 +123,20 @@ func TestGateSortsBehindAllRuns(t *testing.T) {
 	})
 }
 
+func TestNamesAreTheKeys(t *testing.T) {
+	k := keys{DefaultPrefix}
+	rapid.Check(t, func(rt *rapid.T) {
+		l := state.Live{
+			Job: drawJob(rt, "job"), Run: state.RunID(drawName(rt, "run")),
+			Shard: rapid.IntRange(0, 1000).Draw(rt, "shard"), Exclusive: rapid.Bool().Draw(rt, "exclusive"),
+		}
+		require.Equal(rt, names{
+			job: k.job(l.Job), active: k.activeOf(l.Job), activeEnd: end(k.activeOf(l.Job)), gate: k.activeGate(l.Job),
+			live: k.live(&l), history: k.historyRun(l.Job, l.Run),
+		}, k.names(&l))
+	})
+}
+
 func TestRunKeysSortByTime(t *testing.T) {
 	k := keys{DefaultPrefix}
 	for n := range 100 {

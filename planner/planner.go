@@ -31,6 +31,9 @@ type Store interface {
 // everything, and after every change, until ctx ends; then they answer nil.
 type Sources struct {
 	Catalog *Catalog
+	// Fresh blocks until Catalog has all that was stored up to a revision. A
+	// leader whose watch is late would pass slots that it does not know of.
+	Fresh func(ctx context.Context, revision int64) error
 	// Nodes are all registered nodes.
 	Nodes func(ctx context.Context, each func([]state.Node)) error
 	// Pending are all pending runs, or, after the first call, those that are

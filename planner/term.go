@@ -26,6 +26,9 @@ const (
 	recheck = time.Minute
 )
 
+// errStale: the jobs as this node knows them are older than its term.
+var errStale = errors.New("the jobs' watch was behind")
+
 // errTermOver: the term ended while something waited for its loop.
 var errTermOver = errors.New("term is over")
 
@@ -115,6 +118,10 @@ func (t *term) run(ctx context.Context) error {
 	}
 	group, gctx := errgroup.WithContext(ctx)
 	t.group, t.ctx = group, gctx
+	if err := t.fresh(gctx); err != nil {
+		close(t.over)
+		return fmt.Errorf("take over: %w", err)
+	}
 	mark, closed, err := t.begin(gctx)
 	if err != nil {
 		close(t.over)
@@ -134,6 +141,15 @@ func (t *term) run(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// fresh waits until all is known that was stored before the term began. A node
+// whose watch is so late that this takes long had better not lead.
+func (t *term) fresh(ctx context.Context) error {
+	limit := t.cfg.Horizon / 3
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w for %s", errStale, limit))
+	defer cancel()
+	return t.sources.Fresh(ctx, t.leadership.Number)
 }
 
 // begin reads where the timeline is.

@@ -80,9 +80,11 @@ func (n *Node) startControl(ctx context.Context, all *stages) (*control, error) 
 	base.run(jobs.Run)
 	base.run(nodes.Run)
 	base.run(pending.Run)
-	base.run(func(ctx context.Context) error { return feedCatalog(ctx, c.store, jobs, catalog) })
+	feed := jobs.Subscribe()
+	base.run(func(ctx context.Context) error { return feedCatalog(ctx, c.store, feed, catalog) })
 	c.planner, err = planner.New(c.store, planner.Sources{
 		Catalog: catalog,
+		Fresh:   feed.WaitFor,
 		Nodes:   followNodes(nodes),
 		Pending: followPending(c.store, pending, n.log),
 	}, planner.Config{

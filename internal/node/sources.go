@@ -18,13 +18,11 @@ import (
 )
 
 // feedCatalog keeps the catalog of jobs as the cache has them, until ctx ends.
-func feedCatalog(ctx context.Context, s *store.Store, cache *store.JobsCache, to *planner.Catalog) error {
+func feedCatalog(ctx context.Context, s *store.Store, sub *store.Subscription, to *planner.Catalog) error {
 	stored := func(from kv.KeyValue) planner.Stored {
 		job, err := s.DecodeJob(from)
 		return planner.Stored{Job: job, Value: from.Value, Err: err}
 	}
-	sub := cache.Subscribe()
-	defer sub.Close()
 	for {
 		u, err := sub.Next(ctx)
 		if err != nil {

@@ -34,12 +34,16 @@ type Subscription struct {
 	// Guarded by cache.mu.
 	behind bool // the next update is a Reset
 	events []kv.Event
+	// resting is set while Next waits with nothing to deliver; rested is closed
+	// then.
+	resting bool
+	rested  chan struct{}
 }
 
 // Subscribe begins a subscription; its first update is a Reset with everything,
 // once the cache has been filled. Close it.
 func (c *Cache) Subscribe() *Subscription {
-	sub := &Subscription{cache: c, wake: make(chan struct{}, 1), behind: true}
+	sub := &Subscription{cache: c, wake: make(chan struct{}, 1), behind: true, rested: make(chan struct{})}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.subs[sub] = struct{}{}
@@ -74,9 +78,30 @@ func (sub *Subscription) take() (Update, bool) {
 	case len(sub.events) > 0:
 		u.Events, sub.events = sub.events, nil
 	default:
+		if !sub.resting {
+			sub.resting = true
+			close(sub.rested)
+		}
 		return u, false
 	}
 	return u, true
+}
+
+// WaitFor blocks until the consumer has done with everything up to a revision:
+// it has called Next again since. The error is ctx's cause.
+func (sub *Subscription) WaitFor(ctx context.Context, revision int64) error {
+	if err := sub.cache.WaitFor(ctx, revision); err != nil {
+		return err
+	}
+	sub.cache.mu.RLock()
+	rested := sub.rested
+	sub.cache.mu.RUnlock()
+	select {
+	case <-rested:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the consumer of %s: %w", sub.cache.from, context.Cause(ctx))
+	}
 }
 
 // push is called with the cache's mu held.
@@ -88,16 +113,20 @@ func (sub *Subscription) push(events []kv.Event) {
 	default:
 		sub.events = append(sub.events, events...)
 	}
-	sub.poke()
+	sub.stir()
 }
 
 // fallBehind is called with the cache's mu held.
 func (sub *Subscription) fallBehind() {
 	sub.behind, sub.events = true, nil
-	sub.poke()
+	sub.stir()
 }
 
-func (sub *Subscription) poke() {
+// stir is called with the cache's mu held, when there is something to deliver.
+func (sub *Subscription) stir() {
+	if sub.resting {
+		sub.resting, sub.rested = false, make(chan struct{})
+	}
 	select {
 	case sub.wake <- struct{}{}:
 	default:

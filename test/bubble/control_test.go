@@ -54,11 +54,13 @@ func (w *world) control(name string) *control {
 	for _, cache := range []*store.Cache{jobs.Cache, nodes.Cache, pending} {
 		c.done.Go(func() { _ = cache.Run(ctx) })
 	}
-	c.done.Go(func() { c.feed(ctx, jobs) })
+	feed := jobs.Subscribe()
+	c.done.Go(func() { c.feed(ctx, feed) })
 	cfg := w.plan
 	cfg.Logger = w.logger(name).Named("planner")
 	c.planner, err = planner.New(c.store, planner.Sources{
 		Catalog: c.catalog,
+		Fresh:   feed.WaitFor,
 		Nodes: func(ctx context.Context, each func([]state.Node)) error {
 			return follow(ctx, nodes.Cache, func(store.Update) { each(nodes.Nodes()) })
 		},
@@ -194,12 +196,12 @@ func (c *control) keep(ctx context.Context, lose context.CancelCauseFunc, lease 
 }
 
 // feed keeps the catalog.
-func (c *control) feed(ctx context.Context, jobs *store.JobsCache) {
+func (c *control) feed(ctx context.Context, sub *store.Subscription) {
 	stored := func(from kv.KeyValue) planner.Stored {
 		j, err := c.store.DecodeJob(from)
 		return planner.Stored{Job: j, Value: from.Value, Err: err}
 	}
-	_ = follow(ctx, jobs.Cache, func(u store.Update) {
+	_ = consume(ctx, sub, func(u store.Update) {
 		if u.Reset {
 			c.catalog.Reset(func(yield func(planner.Stored) bool) {
 				for _, from := range u.All {
@@ -240,6 +242,10 @@ func (c *control) pending(u store.Update) []state.Pending {
 func follow(ctx context.Context, cache *store.Cache, each func(store.Update)) error {
 	sub := cache.Subscribe()
 	defer sub.Close()
+	return consume(ctx, sub, each)
+}
+
+func consume(ctx context.Context, sub *store.Subscription, each func(store.Update)) error {
 	for {
 		u, err := sub.Next(ctx)
 		if err != nil {

@@ -108,8 +108,8 @@ func TestRemoteExecutor(t *testing.T) {
 	require.Equal(t, leaderdv1.Run_STATE_LOST, record.GetAttempts()[0].GetState())
 	require.Equal(t, leaderdv1.Run_STATE_RUNNING, record.GetAttempts()[1].GetState())
 	c.awaitWatermark(time.Now().Add(time.Second))
-	h = c.pastOf(time.Now().Truncate(time.Second), c.versions(), again)
-	c.judge(h, from, time.Now().Truncate(time.Second))
+	to := time.Now().Truncate(time.Second)
+	c.judge(c.pastOf(to, c.versions(), again), from, to)
 }
 
 // nodeOf is where a run's newest attempt is.

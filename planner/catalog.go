@@ -2,7 +2,6 @@ package planner
 
 import (
 	"sync"
-	"time"
 
 	"github.com/leaderd/leaderd/state"
 )
@@ -13,11 +12,9 @@ import (
 type Catalog struct {
 	mu     sync.Mutex
 	jobs   map[state.JobID]*Job
-	gone   map[state.JobID]deleted // of late
 	broken int
 	ready  chan struct{}
 	synced bool
-	pruned time.Time
 	subs   map[*Changes]struct{}
 }
 
@@ -25,7 +22,6 @@ type Catalog struct {
 func NewCatalog() *Catalog {
 	return &Catalog{
 		jobs:  make(map[state.JobID]*Job),
-		gone:  make(map[state.JobID]deleted),
 		ready: make(chan struct{}),
 		subs:  make(map[*Changes]struct{}),
 	}
@@ -112,7 +108,6 @@ func (c *Catalog) set(j *Job) {
 		c.broken++
 	}
 	c.jobs[j.ID] = j
-	delete(c.gone, j.ID) // its versions tell of the deletion
 	c.tell(change{j.ID, j})
 }
 
@@ -125,16 +120,6 @@ func (c *Catalog) delete(id state.JobID) {
 		c.broken--
 	}
 	delete(c.jobs, id)
-	now := time.Now()
-	c.gone[id] = deleted{have, now}
-	if now.Sub(c.pruned) > rememberDeleted {
-		c.pruned = now
-		for id, d := range c.gone {
-			if now.Sub(d.at) > rememberDeleted {
-				delete(c.gone, id)
-			}
-		}
-	}
 	c.tell(change{id, nil})
 }
 
@@ -155,16 +140,6 @@ func (c *Catalog) wake() {
 	}
 }
 
-// rememberDeleted is for how long a catalog knows of a deleted job, so that a
-// new leader gives its last slots their verdicts.
-const rememberDeleted = 10 * time.Minute
-
-// deleted is a job's last version, and when its deletion was seen.
-type deleted struct {
-	job *Job
-	at  time.Time
-}
-
 // change is a job's newest version; nil: it was deleted.
 type change struct {
 	id  state.JobID
@@ -178,22 +153,17 @@ type Changes struct {
 	wake    chan struct{}
 }
 
-// follow answers all jobs, those that were deleted of late, and the changes from
-// then on. Close the changes.
-func (c *Catalog) follow() ([]*Job, []deleted, *Changes) {
+// follow answers all jobs, and the changes from then on. Close the changes.
+func (c *Catalog) follow() ([]*Job, *Changes) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := make([]*Job, 0, len(c.jobs))
 	for _, j := range c.jobs {
 		all = append(all, j)
 	}
-	gone := make([]deleted, 0, len(c.gone))
-	for _, d := range c.gone {
-		gone = append(gone, d)
-	}
 	sub := &Changes{c: c, wake: make(chan struct{}, 1)}
 	c.subs[sub] = struct{}{}
-	return all, gone, sub
+	return all, sub
 }
 
 // take answers and forgets the changes so far, in order.

@@ -52,6 +52,7 @@ func (t *term) sweep() {
 	known := maps.Clone(t.nodes)
 	t.findLost(func(o state.Owner) bool { return known[o.Node].Revision != o.Revision })
 	t.lookForWaiting()
+	t.forgetDeleted()
 	t.later(sweepEvery, t.sweep)
 }
 

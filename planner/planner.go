@@ -22,6 +22,9 @@ type Store interface {
 	// OlderVersions are a job's versions before a generation, its deletions
 	// included, the newest first: as many as there are or a bounded number.
 	OlderVersions(ctx context.Context, id state.JobID, before int64) ([]state.JobVersion, error)
+	// ListDeleted are the deletions of jobs that no leader has dealt with.
+	ListDeleted(ctx context.Context) ([]state.JobVersion, error)
+	ForgetDeleted(ctx context.Context, term state.Term, v *state.JobVersion) error
 	ListLive(ctx context.Context, want func(*state.Live) bool) ([]state.Live, error)
 	MarkLost(ctx context.Context, term state.Term, l state.Live, now time.Time) (state.Live, bool, error)
 	GiveUp(ctx context.Context, term state.Term, l state.Live, to state.RunState, reason string, now time.Time) (bool, error)

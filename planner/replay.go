@@ -57,16 +57,26 @@ func (t *term) missWindow(
 // after from.
 func changedSince(j *Job, from time.Time) bool { return j.Generation > 1 && j.Effective.After(from) }
 
+// ending is what ended a job's older versions: a newer one, or its deletion.
+type ending struct {
+	id         state.JobID
+	generation int64
+	at         time.Time
+	reason     string
+}
+
+func endingBy(j *Job) ending { return ending{j.ID, j.Generation, j.Effective, whySkipped(j)} }
+
 // eachOlder calls do with each older version of a job that was in force after
 // from, the window (from, until] in which it was, and why that ended.
 func (t *term) eachOlder(
-	ctx context.Context, j *Job, from time.Time, do func(v *Job, from, until time.Time, reason string) error,
+	ctx context.Context, end ending, from time.Time, do func(v *Job, from, until time.Time, reason string) error,
 ) error {
-	older, err := t.store.OlderVersions(ctx, j.ID, j.Generation)
+	older, err := t.store.OlderVersions(ctx, end.id, end.generation)
 	if err != nil {
 		return err
 	}
-	until, reason := j.Effective, whySkipped(j)
+	until, reason := end.at, end.reason
 	for i := range older {
 		v := compile(&older[i].Job, nil)
 		if older[i].Change == state.ChangeDelete {
@@ -88,11 +98,11 @@ func (t *term) eachOlder(
 
 // skipOlder gives the slots since from of a job's older versions, which its
 // change left without a record, their verdicts.
-func (t *term) skipOlder(ctx context.Context, j *Job, from time.Time, closed state.Closed) error {
-	if !changedSince(j, from) {
+func (t *term) skipOlder(ctx context.Context, end ending, from time.Time, closed state.Closed) error {
+	if end.generation <= 1 || !end.at.After(from) {
 		return nil
 	}
-	return t.eachOlder(ctx, j, from, func(v *Job, from, until time.Time, reason string) error {
+	return t.eachOlder(ctx, end, from, func(v *Job, from, until time.Time, reason string) error {
 		return t.skip(ctx, v, from, until, closed, reason)
 	})
 }
@@ -135,22 +145,35 @@ func (t *term) skip(ctx context.Context, v *Job, from, until time.Time, closed s
 func (t *term) replayOlder(j *timed, version *Job, from time.Time) {
 	t.inTurn(j, func() {
 		t.tryReplayOlder(version.ID, func(ctx context.Context, closed state.Closed) error {
-			return t.skipOlder(ctx, version, from, closed)
+			return t.skipOlder(ctx, endingBy(version), from, closed)
 		}, func() { t.nextTurn(j) })
 	})
 }
 
 // replayGone gives the last slots of a deleted job their verdicts. It counts
 // down replays.
-func (t *term) replayGone(d deleted, from time.Time) {
-	t.tryReplayOlder(d.job.ID, func(ctx context.Context, closed state.Closed) error {
-		if v := d.job; v.due() {
-			if err := t.skip(ctx, v, later(from, v.Effective), d.at, closed, whySkipped(nil)); err != nil {
-				return err
+func (t *term) replayGone(d *state.JobVersion, from time.Time) {
+	end := ending{d.Job.ID, d.Job.Generation, d.Time, whySkipped(nil)}
+	t.tryReplayOlder(end.id, func(ctx context.Context, closed state.Closed) error {
+		return t.skipOlder(ctx, end, from, closed)
+	}, func() {})
+}
+
+// forgetDeleted drops the notes of deletions that the watermark has passed.
+func (t *term) forgetDeleted() {
+	if t.replays > 0 {
+		return // the next sweep does
+	}
+	until := t.floor.Add(-recheck)
+	t.task(func(ctx context.Context) func() {
+		gone, err := t.store.ListDeleted(ctx)
+		for i := range gone {
+			if err == nil && gone[i].Time.Before(until) {
+				err = t.store.ForgetDeleted(ctx, t.leadership, &gone[i])
 			}
 		}
-		return t.skipOlder(ctx, d.job, from, closed)
-	}, func() {})
+		return func() { t.checkErr("forget deleted jobs", err) }
+	})
 }
 
 func (t *term) tryReplayOlder(id state.JobID, do func(context.Context, state.Closed) error, done func()) {

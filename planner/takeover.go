@@ -11,7 +11,7 @@ import (
 // since are planned again, and the claims of those that have a record come to
 // nothing. If nobody led for longer than the horizon, they are an outage; so are
 // those that an earlier leader had closed, and may not have worked up.
-func (t *term) takeOver(jobs []*Job, gone []deleted, mark state.Watermark, now time.Time) {
+func (t *term) takeOver(jobs []*Job, gone []state.JobVersion, mark state.Watermark, now time.Time) {
 	from, seen := mark.Instant, mark.Written
 	if mark.Revision == 0 {
 		// Nobody has led yet.
@@ -53,8 +53,9 @@ func (t *term) takeOver(jobs []*Job, gone []deleted, mark state.Watermark, now t
 			t.onceClosed(func() { t.replayOlder(timed, j, w.older) })
 		}
 	}
-	for _, d := range gone {
-		if t.jobs[d.job.ID] == nil && d.at.After(from.Add(-recheck)) {
+	for i := range gone {
+		d := &gone[i]
+		if t.jobs[d.Job.ID] == nil && d.Time.After(from.Add(-recheck)) {
 			t.holdMark(from)
 			t.onceClosed(func() { t.replayGone(d, from.Add(-recheck)) })
 		}
@@ -111,7 +112,7 @@ func (t *term) tryReplay(j *timed, w window) {
 	t.task(func(ctx context.Context) func() {
 		latest, ok, err := t.missOutage(ctx, w.version, w.from, w.until, closed.Revision)
 		if err == nil && !w.older.IsZero() {
-			err = t.skipOlder(ctx, w.version, w.older, closed)
+			err = t.skipOlder(ctx, endingBy(w.version), w.older, closed)
 		}
 		return func() {
 			if err != nil {

@@ -122,13 +122,14 @@ func (t *term) run(ctx context.Context) error {
 		close(t.over)
 		return fmt.Errorf("take over: %w", err)
 	}
-	mark, closed, err := t.begin(gctx)
+	jobs, changes := t.sources.Catalog.follow()
+	defer changes.close()
+	mark, gone, err := t.begin(gctx)
 	if err != nil {
 		close(t.over)
 		return fmt.Errorf("take over: %w", err)
 	}
-	t.closed, t.closing = closed, closed.Instant
-	group.Go(func() error { return t.loop(gctx, mark, begun) })
+	group.Go(func() error { return t.loop(gctx, jobs, gone, changes, mark, begun) })
 	group.Go(func() error { return t.writeMarks(gctx) })
 	group.Go(func() error {
 		return t.sources.Nodes(gctx, func(ns []state.Node) { t.post(gctx, func() { t.setNodes(ns) }) })
@@ -152,12 +153,18 @@ func (t *term) fresh(ctx context.Context) error {
 	return t.sources.Fresh(ctx, t.leadership.Number)
 }
 
-// begin reads where the timeline is.
-func (t *term) begin(ctx context.Context) (mark state.Watermark, closed state.Closed, err error) {
-	if mark, err = t.store.GetWatermark(ctx); err == nil {
-		closed, err = t.store.GetClosed(ctx)
+// begin reads where the timeline is, and which jobs were deleted before it was
+// begun to follow their changes.
+func (t *term) begin(ctx context.Context) (mark state.Watermark, gone []state.JobVersion, err error) {
+	if mark, err = t.store.GetWatermark(ctx); err != nil {
+		return mark, nil, err
 	}
-	return mark, closed, err
+	if t.closed, err = t.store.GetClosed(ctx); err != nil {
+		return mark, nil, err
+	}
+	t.closing = t.closed.Instant
+	gone, err = t.store.ListDeleted(ctx)
+	return mark, gone, err
 }
 
 // post hands the loop something to do. It answers false when the term is over.
@@ -200,11 +207,11 @@ func (t *term) startTasks() {
 func (t *term) fail(err error) { t.group.Go(func() error { return err }) }
 
 // loop is the one goroutine that owns the term.
-func (t *term) loop(ctx context.Context, mark state.Watermark, begun time.Time) error {
+func (t *term) loop(
+	ctx context.Context, jobs []*Job, gone []state.JobVersion, changes *Changes, mark state.Watermark, begun time.Time,
+) error {
 	defer close(t.over)
 	defer t.closeSessions()
-	jobs, gone, changes := t.sources.Catalog.follow()
-	defer changes.close()
 	now := time.Now()
 	t.takeOver(jobs, gone, mark, now)
 	t.metrics.takeover.Set(time.Since(begun).Seconds())

@@ -173,19 +173,22 @@ func (s *Store) commitEdit(
 	if err != nil {
 		return 0, stored{}, err
 	}
-	jobOp := kv.Delete(s.keys.job(id))
+	ops := []kv.Op{kv.Delete(s.keys.job(id)), kv.Put(s.keys.deletedJob(id), record, 0)}
 	if next != nil {
 		value, err := proto.Marshal(next)
 		if err != nil {
 			return 0, stored{}, err
 		}
-		jobOp = kv.Put(s.keys.job(id), value, 0)
+		ops = []kv.Op{kv.Put(s.keys.job(id), value, 0)}
+		if have.job.Key == "" {
+			ops = append(ops, kv.Delete(s.keys.deletedJob(id))) // its versions tell
+		}
 	}
 	generation := version.GetJob().GetGeneration()
 	versionKey := s.keys.version(id, generation)
 	t := kv.Txn{
 		If:   []kv.Compare{unchanged(s.keys.job(id), have.job.ModRevision), absent(versionKey)},
-		Then: []kv.Op{jobOp, kv.Put(versionKey, record, 0)},
+		Then: append(ops, kv.Put(versionKey, record, 0)),
 		Else: append(s.storedOps(id), kv.Get(versionKey)),
 	}
 	if oldest := generation - state.MaxVersionsKept + 1; oldest > 1 {

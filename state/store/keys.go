@@ -27,6 +27,7 @@ func (k keys) pending() string  { return k.prefix + "pending/" }
 func (k keys) active() string   { return k.prefix + "active/" }
 func (k keys) history() string  { return k.prefix + "history/" }
 func (k keys) versions() string { return k.prefix + "versions/" }
+func (k keys) deleted() string  { return k.prefix + "deleted/" }
 
 func (k keys) watermark() string { return k.prefix + "timeline/watermark" }
 func (k keys) closed() string    { return k.prefix + "timeline/closed" }
@@ -34,6 +35,10 @@ func (k keys) closed() string    { return k.prefix + "timeline/closed" }
 func (k keys) node(name string) string { return k.nodes() + escape(name) }
 
 func (k keys) job(id state.JobID) string { return k.jobs() + jobPart(id) }
+
+// deletedJob is there from a job's deletion until a leader has given its last
+// slots their verdicts, or the job is made anew.
+func (k keys) deletedJob(id state.JobID) string { return k.deleted() + jobPart(id) }
 
 // version sorts by generation.
 func (k keys) version(id state.JobID, generation int64) string {

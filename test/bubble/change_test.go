@@ -81,20 +81,25 @@ func TestChangesWhileNobodyLeads(t *testing.T) {
 					w.put(j)
 				}
 				w.control("c1")
-				c := w.control("c2")
+				w.control("c2")
 				w.awaitLeader(0)
 				w.pass(3 * time.Second)
 				w.leader().kill()
-				c.link.setDown(true) // cannot campaign
+				for _, c := range w.controls {
+					c.kill() // what they know of the jobs goes with them
+				}
 				w.pass(nobody / 2)
 				w.put(edited.with(func(s *state.JobSpec) { s.Schedules = []string{"*/2 * * * * *"} }))
 				w.pause(paused)
 				w.delete(deleted)
 				w.pass(nobody / 2)
-				c.link.setDown(false)
+				w.control("c3")
 				w.awaitLeader(0)
-				w.pass(time.Minute)
+				w.pass(15 * time.Minute)
 				w.verify(true)
+				left, err := w.api.ListDeleted(w.ctx)
+				require.NoError(t, err)
+				require.Empty(t, left, "the deletion is done with")
 			})
 		})
 	}

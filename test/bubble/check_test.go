@@ -42,7 +42,6 @@ type checker struct {
 	decided  map[runKey]int64 // revision of the first record, live or verdict
 	ranges   map[state.JobID][]state.Record
 	marks    []mark
-	terms    []time.Time // when terms began
 	nodeEnds map[state.Owner]time.Time
 	nodes    map[string]int64 // registered at the end
 }
@@ -168,10 +167,6 @@ func (c *checker) replay() {
 				}
 			} else {
 				c.nodes[rest] = e.KV.CreateRevision
-			}
-		case "leader":
-			if !e.Deleted {
-				c.terms = append(c.terms, e.at)
 			}
 		case "timeline":
 			if rest == "watermark" && !e.Deleted {

@@ -179,3 +179,31 @@ func TestHedge(t *testing.T) {
 		w.verify(true)
 	})
 }
+
+// TestDeafNodeDoesNotLead has a node campaign whose watches tell nothing: it
+// would pass the slots of a job that it does not know of.
+func TestDeafNodeDoesNotLead(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.put(newJob("before", "* * * * * *"))
+		first := w.control("c1")
+		w.awaitLeader(0)
+		deaf := w.control("c2")
+		w.worker("e1", place{})
+		w.pass(time.Second)
+		deaf.link.deafen()
+		w.put(newJob("flush", "@every 1h")) // ends the calls that were under way
+		w.pass(time.Second)
+		j := newJob("after", "* * * * * *")
+		w.put(j)
+		w.pass(5 * time.Second)
+		first.kill()
+		w.pass(12 * time.Second)
+		require.NotEmpty(t, deaf.terms())
+		require.ErrorContains(t, deaf.terms()[0], "watch was behind")
+		w.control("c3")
+		w.pass(20 * time.Second)
+		require.Equal(t, "c3", w.awaitLeader(0).name)
+		w.pass(20 * time.Second)
+		w.verify(true)
+	})
+}

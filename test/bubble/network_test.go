@@ -24,6 +24,7 @@ type link struct {
 	mu     sync.Mutex
 	dead   bool
 	down   chan struct{} // while the store is unreachable; closed when it is back
+	deaf   bool          // watches tell nothing any more
 	faults *faults
 	txn    func(*kv.Txn) faulty.Fault
 }
@@ -94,6 +95,9 @@ func (f *faults) pick(op faulty.Op) faulty.Fault {
 func (l *link) awaitUp(ctx context.Context) {
 	l.mu.Lock()
 	down := l.down
+	if l.deaf {
+		down = make(chan struct{}) // for ever
+	}
 	l.mu.Unlock()
 	if down != nil {
 		select {
@@ -112,6 +116,13 @@ func (l *link) cut() {
 		close(l.down)
 		l.down = nil
 	}
+}
+
+// deafen silences all watches for good.
+func (l *link) deafen() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deaf = true
 }
 
 // setDown makes the store unreachable, or reachable again.

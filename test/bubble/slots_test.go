@@ -39,7 +39,7 @@ func (c *checker) watermarks() {
 			if i == len(c.marks) || d.by.at.Add(slack).After(d.slot) {
 				continue
 			}
-			if at := c.decidedAt(id, d.slot); (at == 0 || at > c.marks[i].revision) && !c.lastOfDeleted(d) {
+			if at := c.decidedAt(id, d.slot); at == 0 || at > c.marks[i].revision {
 				c.fail("rev %d: the watermark %s passed slot %s of %s, which was decided at rev %d", c.marks[i].revision,
 					c.marks[i].instant.Format("15:04:05.000"), d.slot.Format(clockLayout), id, at)
 			}
@@ -77,7 +77,6 @@ func (c *checker) slots(until time.Time) {
 			}
 			_, live := c.live[k]
 			switch {
-			case verdicts == 0 && !live && c.lastOfDeleted(d):
 			case verdicts == 0 && !live:
 				c.fail("%s: slot %s has no record (generation %d)", id, d.slot.Format(clockLayout), d.by.Generation)
 			case verdicts > 1:
@@ -156,23 +155,4 @@ func (c *checker) lag(mark, now time.Time) {
 	if first.Sub(mark) > 3*time.Second {
 		c.fail("the watermark is at %s, while the first slot without a record is %s", mark.Format(clockLayout), first.Format(clockLayout))
 	}
-}
-
-// lastOfDeleted tells whether a slot was due before its job was deleted, and
-// leaders changed before it can have been decided. A leader whose node started
-// after the deletion knows nothing of the job: see planner's doc.
-func (c *checker) lastOfDeleted(d due) bool {
-	versions := c.oracle.versions[d.by.ID]
-	for i, v := range versions {
-		if v != d.by || i+1 == len(versions) {
-			continue
-		}
-		for _, next := range versions[i+1:] {
-			if next.deleted {
-				return slices.ContainsFunc(c.terms, func(at time.Time) bool { return at.After(d.slot) && !at.After(next.at.Add(time.Minute)) }) ||
-					!slices.ContainsFunc(c.terms, func(at time.Time) bool { return at.After(next.at) })
-			}
-		}
-	}
-	return false
 }

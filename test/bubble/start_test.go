@@ -166,6 +166,28 @@ func TestBoundOnOpenEntriesLosesNothing(t *testing.T) {
 	})
 }
 
+func TestJobThatNobodyCanRunCrowdsOutNoOther(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.plan = planner.Config{MaxOpen: 100}
+		for i := range 2 {
+			w.put(newJob(fmt.Sprint("nobody", i), "* * * * * *").with(func(s *state.JobSpec) {
+				s.Selector = map[string]string{"no": "node"}
+				s.StartDeadline = time.Hour
+			}))
+		}
+		good := newJob("good", "* * * * * *")
+		w.put(good)
+		w.control("c1")
+		w.worker("e1", place{})
+		w.awaitLeader(0)
+		w.pass(2 * time.Second)
+		from := time.Now()
+		w.pass(3 * time.Minute)
+		w.punctual(good, from, from.Add(3*time.Minute), 0)
+		w.verify(true)
+	})
+}
+
 func TestCorruptJobHarmsNoOther(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		good := newJob("good", "* * * * * *")

@@ -132,8 +132,10 @@ func TestHeadAndTailOfALongOutput(t *testing.T) {
 func TestDamagedTrailerIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "ns", "job"), 0o750))
-	for _, damage := range []string{"", "short", strings.Repeat("x", 100),
-		"ldcut\x00\x00\x01" + strings.Repeat("\xff", 24)} {
+	for _, damage := range []string{
+		"", "short", strings.Repeat("x", 100),
+		"ldcut\x00\x00\x01" + strings.Repeat("\xff", 24),
+	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "ns", "job", "a.0.1.cut"), []byte(damage), 0o640))
 		_, err := open(t, dir, output.Options{}).Read(key("a"), 0)
 		require.ErrorContains(t, err, "trailer")
@@ -333,8 +335,10 @@ func TestDiskTroubleIsCountedAndReported(t *testing.T) {
 func TestNamesCannotLeaveTheirPlace(t *testing.T) {
 	dir := t.TempDir()
 	r := open(t, dir, output.Options{})
-	names := []string{"..", ".", "", "a/b", "a%2Fb", "../../etc", "ü", "A", "a",
-		strings.Repeat("/", 128), strings.Repeat("/", 127) + ".", strings.Repeat("x", 128)}
+	names := []string{
+		"..", ".", "", "a/b", "a%2Fb", "../../etc", "ü", "A", "a",
+		strings.Repeat("/", 128), strings.Repeat("/", 127) + ".", strings.Repeat("x", 128),
+	}
 	for _, n := range names {
 		put(t, r, output.Key{Job: state.JobID{Namespace: n, Name: n}, Run: state.RunID(n)}, []byte(n+"!"))
 	}

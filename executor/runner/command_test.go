@@ -207,7 +207,7 @@ func TestCrashesFailTheAttemptOnly(t *testing.T) {
 	r := runner.New(runner.Config{})
 	for name, crash := range map[string]func(){
 		"boom":   func() { panic(errors.New("boom")) },
-		"nil":    func() { panic(nil) },
+		"nil":    func() { panic(nil) }, //nolint:govet // that is the case
 		"again":  func() { panic(badError{}) },
 		"Goexit": runtime.Goexit,
 	} {

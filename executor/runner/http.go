@@ -56,7 +56,7 @@ func (r *Runner) request(ctx context.Context, t *Task, out io.Writer) (o Outcome
 		return o
 	}
 	o.Started = time.Now()
-	resp, err := r.client.Do(req)
+	resp, err := r.client.Do(req) //nolint:bodyclose // readBody closes it
 	if err != nil {
 		o.requestFailed(ctx, t, err)
 		return o

@@ -3,6 +3,7 @@
 package runner
 
 import (
+	"errors"
 	"io"
 	"os"
 	"sync"
@@ -73,7 +74,7 @@ func (p *pump) copy() {
 				buf = pumpBuffers.Get().(*[32 << 10]byte)
 			}
 			n, readErr = readRetry(int(fd), buf[:])
-			if readErr == syscall.EAGAIN { // no buffer while we wait
+			if errors.Is(readErr, syscall.EAGAIN) { // no buffer while we wait
 				pumpBuffers.Put(buf)
 				buf = nil
 				return false

@@ -90,12 +90,12 @@ func (s *supervisor) gone(alive func() bool, over <-chan time.Time, now <-chan s
 		printed = s.pump.done
 	}
 	pause := least
-	var poll *time.Timer
-	for alive() {
-		if poll == nil {
-			poll = time.NewTimer(pause)
-			defer poll.Stop()
-		}
+	if !alive() {
+		return true
+	}
+	poll := time.NewTimer(pause)
+	defer poll.Stop()
+	for {
 		select {
 		case <-over:
 			return false
@@ -109,6 +109,8 @@ func (s *supervisor) gone(alive func() bool, over <-chan time.Time, now <-chan s
 			pause = min(2*pause, most)
 		}
 		poll.Reset(pause)
+		if !alive() {
+			return true
+		}
 	}
-	return true
 }

@@ -130,27 +130,24 @@ func (o *Observer) Run(ctx context.Context) error {
 	pause.MaxInterval = DefaultRetryMax
 	failures := 0
 	for ctx.Err() == nil {
-		err := o.follow(ctx)
-		if err == nil {
+		switch err := o.follow(ctx); {
+		case err == nil:
 			if failures > 0 {
 				o.cfg.Logger.Info("following the leader again", "failures", failures)
 			}
 			failures = 0
 			pause.Reset()
-			continue
+		case ctx.Err() == nil:
+			if failures++; failures == 1 {
+				o.cfg.Logger.Warn("following the leader failed, keeping the last known", "err", err)
+			}
+			timer := time.NewTimer(pause.NextBackOff())
+			select {
+			case <-ctx.Done():
+			case <-timer.C:
+			}
+			timer.Stop()
 		}
-		if ctx.Err() != nil {
-			break
-		}
-		if failures++; failures == 1 {
-			o.cfg.Logger.Warn("following the leader failed, keeping the last known", "err", err)
-		}
-		timer := time.NewTimer(pause.NextBackOff())
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
 	}
 	return nil
 }

@@ -165,7 +165,7 @@ func (t *tenure) lead(life, work context.Context, term Term, lead Lead) error {
 	returned := make(chan error, 1)
 	go protect(work, term, lead, returned)
 
-	err, stopped := t.await(work, returned)
+	stopped, err := t.await(work, returned)
 	t.metrics.leader.Set(0)
 	t.term.Store(nil)
 	// From here on the term is over; whatever is found out later is no loss.
@@ -210,19 +210,19 @@ func (t *tenure) lead(life, work context.Context, term Term, lead Lead) error {
 }
 
 // await waits for the work to return; once it is told to, for StopLimit at most.
-func (t *tenure) await(work context.Context, returned <-chan error) (err error, stopped bool) {
+func (t *tenure) await(work context.Context, returned <-chan error) (stopped bool, err error) {
 	select {
 	case err = <-returned:
-		return err, true
+		return true, err
 	case <-work.Done():
 	}
 	limit := time.NewTimer(t.cfg.StopLimit)
 	defer limit.Stop()
 	select {
 	case err = <-returned:
-		return err, true
+		return true, err
 	case <-limit.C:
-		return nil, false
+		return false, nil
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -219,7 +220,7 @@ func (ns *Nodes) Events() []Event {
 func (ns *Nodes) follow() ([]Event, <-chan struct{}) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
-	return ns.events[:len(ns.events):len(ns.events)], ns.changed
+	return slices.Clip(ns.events), ns.changed
 }
 
 // Await waits for an event, among those past and to come, that pred accepts.

@@ -82,8 +82,9 @@ func tooLarge(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted && strings.Contains(rpctypes.ErrorDesc(err), "larger than max")
 }
 
-// readError is the error of a request that changes nothing.
-func (r *request) readError(err error) error {
+// readError is the error of a request that changes nothing; ctx is the
+// caller's.
+func (r *request) readError(ctx context.Context, err error) error {
 	class := classOf(err)
 	switch {
 	case class != nil:
@@ -92,11 +93,11 @@ func (r *request) readError(err error) error {
 	default:
 		class = kv.ErrUnavailable
 	}
-	return r.wrap(class, err)
+	return r.wrap(ctx, class, err)
 }
 
-// writeError is the error of the request in.
-func (r *request) writeError(err error, in proto.Message) error {
+// writeError is the error of the request in; ctx is the caller's.
+func (r *request) writeError(ctx context.Context, err error, in proto.Message) error {
 	class := classOf(err)
 	switch {
 	case class != nil:
@@ -107,15 +108,15 @@ func (r *request) writeError(err error, in proto.Message) error {
 	default:
 		class = kv.ErrUnknown
 	}
-	return r.wrap(class, err)
+	return r.wrap(ctx, class, err)
 }
 
-func (r *request) wrap(class, err error) error {
+func (r *request) wrap(ctx context.Context, class, err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF // of a stream that ended before its answer
 	}
-	if r.ctx.Err() != nil {
-		return fmt.Errorf("etcd %s: %w: %w: %w", r.op, class, context.Cause(r.ctx), err)
+	if ctx.Err() != nil {
+		return fmt.Errorf("etcd %s: %w: %w: %w", r.op, class, context.Cause(ctx), err)
 	}
 	return fmt.Errorf("etcd %s: %w: %w", r.op, class, err)
 }

@@ -51,21 +51,21 @@ func TestClasses(t *testing.T) {
 		{errors.New("anything"), kv.ErrUnknown, kv.ErrUnavailable},
 		{sized, kv.ErrUnknown, kv.ErrInvalid},
 	} {
-		r := request{op: "test", ctx: t.Context()}
-		require.ErrorIs(t, r.readError(c.err), c.read, "%v", c.err)
+		r := request{op: "test"}
+		require.ErrorIs(t, r.readError(t.Context(), c.err), c.read, "%v", c.err)
 		r.peer.Addr = &net.TCPAddr{}
-		require.ErrorIs(t, r.writeError(c.err, small), c.write, "%v", c.err)
+		require.ErrorIs(t, r.writeError(t.Context(), c.err, small), c.write, "%v", c.err)
 		r.peer.Addr = nil
 		r.inProcess = true
-		require.ErrorIs(t, r.writeError(c.err, small), c.write, "%v in process", c.err)
-		if c.write == kv.ErrUnknown {
+		require.ErrorIs(t, r.writeError(t.Context(), c.err, small), c.write, "%v in process", c.err)
+		if errors.Is(c.write, kv.ErrUnknown) {
 			r.inProcess = false
-			require.ErrorIs(t, r.writeError(c.err, small), kv.ErrUnavailable, "%v, never sent", c.err)
+			require.ErrorIs(t, r.writeError(t.Context(), c.err, small), kv.ErrUnavailable, "%v, never sent", c.err)
 		}
 	}
-	r := request{op: "test", ctx: t.Context()}
+	r := request{op: "test"}
 	r.peer.Addr = &net.TCPAddr{}
-	require.ErrorIs(t, r.writeError(sized, large), kv.ErrInvalid)
+	require.ErrorIs(t, r.writeError(t.Context(), sized, large), kv.ErrInvalid)
 }
 
 func TestCanceledWatches(t *testing.T) {

@@ -2,6 +2,7 @@ package etcdkv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -98,14 +99,13 @@ func New(client *clientv3.Client, o Options) *KV {
 // request is one request under way.
 type request struct {
 	op        string
-	ctx       context.Context // the caller's
 	inProcess bool
 	peer      peer.Peer // set once the request was handed to a connection
 }
 
 // begin answers the context and the options for a request, or why it must not begin.
 func (s *KV) begin(ctx context.Context, r *request) (context.Context, []grpc.CallOption, error) {
-	r.ctx, r.inProcess = ctx, s.inProcess
+	r.inProcess = s.inProcess
 	if ctx.Err() != nil {
 		return nil, nil, fmt.Errorf("etcd %s: %w: %w", r.op, kv.ErrUnavailable, context.Cause(ctx))
 	}
@@ -133,7 +133,7 @@ func (s *KV) Txn(ctx context.Context, t kv.Txn) (kv.TxnResult, error) {
 	}
 	out, err := s.kv.Txn(rctx, in, opts...)
 	if err != nil {
-		return kv.TxnResult{}, r.writeError(err, in)
+		return kv.TxnResult{}, r.writeError(ctx, err, in)
 	}
 	var res kv.TxnResult
 	if err := decode(out, &t, &res); err != nil {
@@ -162,7 +162,7 @@ func (s *KV) Range(ctx context.Context, key, end string, o kv.RangeOptions) (kv.
 		Serializable: o.Serializable,
 	}, opts...)
 	if err != nil {
-		return kv.RangeResult{}, r.readError(err)
+		return kv.RangeResult{}, r.readError(ctx, err)
 	}
 	return kv.RangeResult{
 		KVs:      keyValues(out.Kvs),
@@ -195,7 +195,7 @@ func (s *KV) Grant(ctx context.Context, ttl time.Duration) (kv.LeaseID, time.Dur
 	in := &pb.LeaseGrantRequest{TTL: seconds}
 	out, err := s.lease.LeaseGrant(rctx, in, opts...)
 	if err != nil {
-		return 0, 0, r.writeError(err, in)
+		return 0, 0, r.writeError(ctx, err, in)
 	}
 	return kv.LeaseID(out.ID), time.Duration(out.TTL) * time.Second, nil
 }
@@ -211,13 +211,13 @@ func (s *KV) KeepAlive(ctx context.Context, id kv.LeaseID) (time.Duration, error
 	defer cancel()
 	stream, err := s.lease.LeaseKeepAlive(rctx, opts...)
 	if err != nil {
-		return 0, r.readError(err)
+		return 0, r.readError(ctx, err)
 	}
 	// A failed Send only says that the stream has ended; Recv says why.
 	_ = stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)})
 	out, err := stream.Recv()
 	if err != nil {
-		return 0, r.readError(err)
+		return 0, r.readError(ctx, err)
 	}
 	if out.TTL <= 0 {
 		return 0, fmt.Errorf("etcd keep lease %x alive: %w", int64(id), kv.ErrLeaseNotFound)
@@ -234,10 +234,10 @@ func (s *KV) Revoke(ctx context.Context, id kv.LeaseID) error {
 	}
 	in := &pb.LeaseRevokeRequest{ID: int64(id)}
 	_, err = s.lease.LeaseRevoke(rctx, in, opts...)
-	if err == nil || classOf(err) == kv.ErrLeaseNotFound {
+	if err == nil || errors.Is(classOf(err), kv.ErrLeaseNotFound) {
 		return nil
 	}
-	return r.writeError(err, in)
+	return r.writeError(ctx, err, in)
 }
 
 // Compact implements kv.KV. It returns when the compaction is agreed upon; etcd
@@ -251,7 +251,7 @@ func (s *KV) Compact(ctx context.Context, rev int64) error {
 	in := &pb.CompactionRequest{Revision: rev}
 	_, err = s.kv.Compact(rctx, in, opts...)
 	if err != nil {
-		return r.writeError(err, in)
+		return r.writeError(ctx, err, in)
 	}
 	return nil
 }

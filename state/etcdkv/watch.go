@@ -118,8 +118,8 @@ func watchError(ctx context.Context, err error) error {
 			return fmt.Errorf("etcd watch: %w", err)
 		}
 	}
-	r := request{op: "watch", ctx: ctx}
-	return r.readError(err)
+	r := request{op: "watch"}
+	return r.readError(ctx, err)
 }
 
 // receive hands over what the server sends until the stream ends.
@@ -131,7 +131,7 @@ func (w *watcher) receive(ctx context.Context) error {
 			err = canceled(r)
 		}
 		if err != nil {
-			if context.Cause(ctx) == kv.ErrClosed {
+			if errors.Is(context.Cause(ctx), kv.ErrClosed) {
 				return kv.ErrClosed
 			}
 			return watchError(ctx, err)

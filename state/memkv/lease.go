@@ -51,13 +51,11 @@ func (s *Store) Grant(ctx context.Context, ttl time.Duration) (kv.LeaseID, time.
 	return l.id, l.ttl, nil
 }
 
-// disarm stops l's timer and says whether it had not fired yet.
-func (s *Store) disarm(l *lease) bool {
-	if !l.timer.Stop() {
-		return false
+// disarm stops l's timer; one that has fired already ends by itself.
+func (s *Store) disarm(l *lease) {
+	if l.timer.Stop() {
+		s.timers.Done()
 	}
-	s.timers.Done()
-	return true
 }
 
 // KeepAlive implements kv.KV.

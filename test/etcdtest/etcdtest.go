@@ -135,13 +135,19 @@ func (s *Server) prepare() error {
 
 func freePorts(n int) ([]int, error) {
 	ports := make([]int, 0, n)
+	// Held until all are found, so that no port comes up twice.
+	held := make([]net.Listener, 0, n)
+	defer func() {
+		for _, l := range held {
+			l.Close()
+		}
+	}()
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}
-		// Held until all are found, so that no port comes up twice.
-		defer l.Close()
+		held = append(held, l)
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
 	return ports, nil

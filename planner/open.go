@@ -230,12 +230,11 @@ func (t *term) lookup(s *session, p *workerv1.Progress) *entry {
 	if e == nil || e.attempt() != max(1, int(p.GetAttempt())) {
 		return nil // news of an earlier attempt, perhaps
 	}
-	switch p.GetStep() {
-	case workerv1.Progress_STEP_BUSY, workerv1.Progress_STEP_STALE, workerv1.Progress_STEP_REFUSED:
-		if v.revision != e.version.Revision {
-			return nil // of the plan of an older version
-		}
-	default:
+	step := p.GetStep()
+	recorded := step == workerv1.Progress_STEP_CLAIMED || step == workerv1.Progress_STEP_DECIDED ||
+		step == workerv1.Progress_STEP_FINISHED
+	if !recorded && v.revision != e.version.Revision {
+		return nil // of the plan of an older version
 	}
 	return e
 }

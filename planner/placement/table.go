@@ -158,7 +158,7 @@ func (t *Table) match(sel Selector) []int32 {
 		return t.all
 	}
 	if m, ok := t.matches.Load(sel.rule.id); ok {
-		return m.([]int32)
+		return m.([]int32) //nolint:errcheck // matches holds no other type
 	}
 	matches := []int32{}
 	for i := range t.members {
@@ -167,5 +167,5 @@ func (t *Table) match(sel Selector) []int32 {
 		}
 	}
 	m, _ := t.matches.LoadOrStore(sel.rule.id, matches)
-	return m.([]int32)
+	return m.([]int32) //nolint:errcheck // matches holds no other type
 }

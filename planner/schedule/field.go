@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -235,12 +236,7 @@ func (f *field) dialect(elem string) string {
 }
 
 func (f *field) isName(s string) bool {
-	for _, name := range f.names {
-		if s == name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(f.names, s)
 }
 
 // number reads an unsigned decimal number; larger ones than any field holds

@@ -241,7 +241,7 @@ func requireSame(t *rapid.T, want, got []time.Time) {
 	for i := range min(len(want), len(got)) {
 		require.Equal(t, want[i], got[i], "slot %d", i)
 	}
-	require.Equal(t, len(want), len(got))
+	require.Len(t, got, len(want))
 }
 
 // wholeMinutes reports whether the zone's clock shows whole minutes at whole

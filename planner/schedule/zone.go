@@ -66,14 +66,14 @@ var zones sync.Map // string -> *zone
 // zoneOf returns the table of an IANA zone; it reads zone data on a name's first use.
 func zoneOf(name string) (*zone, error) {
 	if z, ok := zones.Load(name); ok {
-		return z.(*zone), nil
+		return z.(*zone), nil //nolint:errcheck // zones holds no other type
 	}
 	loc, err := loadLocation(name)
 	if err != nil {
 		return nil, err
 	}
 	z, _ := zones.LoadOrStore(name, newZone(loc))
-	return z.(*zone), nil
+	return z.(*zone), nil //nolint:errcheck // zones holds no other type
 }
 
 func newZone(loc *time.Location) *zone {

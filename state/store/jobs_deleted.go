@@ -30,7 +30,7 @@ func (s *Store) ListDeleted(ctx context.Context) ([]state.JobVersion, error) {
 		}
 		v := state.JobVersion{
 			Job:    codec.JobFromProto(message.GetJob()),
-			Change: state.Change(message.GetChange()), //nolint:gosec // written from one
+			Change: state.Change(message.GetChange()),
 			Actor:  message.GetActor(),
 			Reason: message.GetReason(),
 			Time:   codec.Time(message.GetTime()),

@@ -107,7 +107,7 @@ func (c *checker) excuse(r *state.Record, isDue map[time.Time]bool, until time.T
 	}
 	if r.Count <= 1 {
 		late := !slot.After(v.to.Add(staleWatch)) // the leader heard of the change late
-		if !isDue[slot] && !(v.names(slot) && late) {
+		if !isDue[slot] && (!late || !v.names(slot)) {
 			c.fail("%s %s: %s:%s, but it was not due", r.Job, r.Run, r.State, r.Reason)
 		}
 		return

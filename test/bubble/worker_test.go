@@ -111,12 +111,6 @@ func (x *worker) wait() {
 	x.store.Close()
 }
 
-// registered tells whether the executor is registered.
-func (x *worker) registered() bool {
-	_, ok := x.executor.Current()
-	return ok
-}
-
 // revoke ends the executor's lease behind its back.
 func (x *worker) revoke() {
 	if reg, ok := x.executor.Current(); ok {

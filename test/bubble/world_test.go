@@ -261,14 +261,6 @@ func (w *world) slotVerdict(j *job, slot time.Time) string {
 	return w.verdict(j, state.SlotRunID(slot))
 }
 
-// watermark reads the watermark.
-func (w *world) watermark() state.Watermark {
-	w.t.Helper()
-	m, err := w.api.GetWatermark(w.ctx)
-	require.NoError(w.t, err)
-	return m
-}
-
 // records are the verdicts of a job's runs so far.
 func (w *world) records(j *job) []state.Record {
 	var all []state.Record

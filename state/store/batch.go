@@ -277,7 +277,7 @@ func (b *batcher) commit(batch []*request, hoist, unsure bool) {
 			b.metrics.retries.WithLabelValues("overloaded").Inc()
 		default:
 			// Perhaps it was applied. Then it will not be again: the compares
-			// fail, and the else branches tell.
+			// fail, and its caller looks why.
 			unsure = true
 			b.metrics.retries.WithLabelValues("unknown").Inc()
 		}

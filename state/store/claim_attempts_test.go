@@ -1,12 +1,16 @@
 package store
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/kv"
+	"github.com/leaderd/leaderd/state/kv/faulty"
 )
 
 func TestClaimFurtherAttempt(t *testing.T) {
@@ -140,4 +144,58 @@ func TestClaimGuessesTheGate(t *testing.T) {
 		r.end(l)
 		require.Equal(t, 1, count())
 	})
+}
+
+// What writes the gate never shares its revision with another live record of
+// the job: an exclusive claim tells them apart by that.
+func TestGateSharesNoRevision(t *testing.T) {
+	for name, write := range map[string]func(r *rig, rev int64, l state.Live) func(){
+		"further attempt": func(r *rig, rev int64, l state.Live) func() {
+			c := again(r.wait(l), rev, l.Owner)
+			return func() { r.start(c) }
+		},
+		"wait": func(r *rig, _ int64, l state.Live) func() { return func() { r.wait(l) } },
+		"lost": func(r *rig, _ int64, l state.Live) func() {
+			term := r.lead("l")
+			r.unregister(l.Owner)
+			return func() {
+				_, ok, err := r.s.MarkLost(context.Background(), term, l, slotAt(6))
+				require.NoError(r.t, err)
+				require.True(r.t, ok)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				rev, b := r.setJob(billing), r.register("b")
+				write := write(r, rev, r.start(claimOf(billing, rev, r.register("a"), 5, true)))
+				beside := claimOf(billing, rev, b, 5, false)
+				beside.Live.Run = state.TriggerRunID(slotAt(5), 1)
+				beside.Pending = r.put(r.s.keys.pendingRun(billing, beside.Live.Run), "wish")
+				other := claimOf(jobNo(1), r.setJob(jobNo(1)), b, 5, true)
+
+				begun, gone := false, make(chan struct{})
+				r.onTxn(func(*kv.Txn) faulty.Fault {
+					if !begun {
+						begun = true
+						<-gone
+					}
+					return faulty.Fault{}
+				})
+				var all sync.WaitGroup
+				all.Go(func() { r.start(other) })
+				synctest.Wait()
+				all.Go(write)
+				all.Go(func() { r.start(beside) })
+				synctest.Wait()
+				close(gone)
+				all.Wait()
+				at, _ := r.get(r.s.keys.activeGate(billing))
+				next, _ := r.get(r.s.keys.activeShard(billing, beside.Live.Run, 0))
+				require.NotZero(t, next.ModRevision)
+				require.NotEqual(t, at.ModRevision, next.ModRevision)
+			})
+		})
+	}
 }

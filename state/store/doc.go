@@ -19,9 +19,15 @@
 //
 // All claims, finishes and checkpoints go through group commit (see batcher).
 // After an unknown outcome the batcher sends the same transactions again: if
-// they had been applied, their compares fail and their else branches read back
-// the record, which tells its owner that it is his. Late repetitions of a
-// request therefore change nothing.
+// they had been applied, their compares fail, and what is stored then tells the
+// caller that it is his. Late repetitions of a request therefore change nothing,
+// even one that reaches the store after everything that followed it. A revision
+// of 0 in a request would compare as "is not there"; so it is refused.
+//
+// What writes a job's gate meets, in the batcher, what writes or removes the
+// job's other live records. So the gate's record never has the revision of
+// another one, and one compare of the job's whole range tells an exclusive claim
+// that nothing but the dead record it knows is there.
 //
 // # Non-guarantees
 //

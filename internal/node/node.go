@@ -203,8 +203,8 @@ func (n *Node) execute(ctx context.Context, j executor.Journal, l executor.Leade
 	run := runner.New(runner.Config{Version: n.version, FenceGrace: n.cfg.Executor.RegistrationTTL / 10})
 	defer run.Close()
 	x, err := executor.New(j, l, run, n.dial, executor.Config{
-		Node:       n.self(),
-		TTL:        n.cfg.Executor.RegistrationTTL,
+		Node: n.self(),
+		TTL:  n.cfg.Executor.RegistrationTTL,
 		// 0 means none here, and the default there.
 		DrainGrace: max(n.cfg.Executor.DrainGrace, time.Nanosecond),
 		Output:     ring,

@@ -26,7 +26,7 @@ func feedCatalog(ctx context.Context, s *store.Store, sub *store.Subscription, t
 	for {
 		u, err := sub.Next(ctx)
 		if err != nil {
-			return nil //nolint:nilerr // ctx ended
+			return nil // ctx ended
 		}
 		if u.Reset {
 			to.Reset(func(yield func(planner.Stored) bool) {
@@ -55,7 +55,7 @@ func followNodes(cache *store.NodesCache) func(context.Context, func([]state.Nod
 		defer sub.Close()
 		for {
 			if _, err := sub.Next(ctx); err != nil {
-				return nil //nolint:nilerr // ctx ended
+				return nil // ctx ended
 			}
 			each(cache.Nodes())
 		}
@@ -71,7 +71,7 @@ func followPending(s *store.Store, cache *store.Cache, log hclog.Logger) func(co
 		for {
 			u, err := sub.Next(ctx)
 			if err != nil {
-				return nil //nolint:nilerr // ctx ended
+				return nil // ctx ended
 			}
 			var runs []state.Pending
 			add := func(from kv.KeyValue) {

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -45,9 +46,9 @@ func (s *stages) next() *stage {
 // end stops the stages, the last one first, and waits for each.
 func (s *stages) end() error {
 	var errs []error
-	for i := len(s.all) - 1; i >= 0; i-- {
-		s.all[i].stop()
-		errs = append(errs, s.all[i].group.Wait())
+	for _, st := range slices.Backward(s.all) {
+		st.stop()
+		errs = append(errs, st.group.Wait())
 	}
 	return errors.Join(errs...)
 }

@@ -134,11 +134,11 @@ func value(m *dto.Metric) float64 {
 
 // freePort is an address on which nobody listens.
 func freePort() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // binding does not block
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "127.0.0.1:0"
 	}
-	defer l.Close() //nolint:errcheck // nothing was written
+	defer l.Close() // nothing was written
 	return l.Addr().String()
 }
 

@@ -65,7 +65,7 @@ func durable(ctx context.Context, s *settings, embedded bool) (rows []row, err e
 			if err != nil {
 				return err
 			}
-			defer f.Close() //nolint:errcheck // read by people
+			defer f.Close() // read by people
 			if err := pprof.StartCPUProfile(f); err != nil {
 				return err
 			}
@@ -162,7 +162,7 @@ func rawRate(ctx context.Context, s *settings, embedded bool) (perSecond float64
 		if err != nil {
 			return 0, err
 		}
-		defer client.Close() //nolint:errcheck // nothing is under way
+		defer client.Close() // nothing is under way
 		return putFor(ctx, etcdkv.New(client, etcdkv.Options{}), s.duration/4)
 	}
 	memberCtx, stop := context.WithCancel(ctx)

@@ -143,8 +143,10 @@ func commands(ctx context.Context, s *settings) (rows []row, err error) {
 		}
 		perSecond := (now - was) / took.Seconds()
 		rows = []row{
-			{"command runs/s (/bin/true, triggered)", "≥ 1,000", fmt.Sprintf("%.0f (of %d asked for)", perSecond, rate),
-				fmt.Sprintf("bare fork+exec %.0f/s, ratio %.2f", bare, perSecond/bare)},
+			{
+				"command runs/s (/bin/true, triggered)", "≥ 1,000", fmt.Sprintf("%.0f (of %d asked for)", perSecond, rate),
+				fmt.Sprintf("bare fork+exec %.0f/s, ratio %.2f", bare, perSecond/bare),
+			},
 			{"their lateness", "p50 ≤ 20 ms", late, ""},
 		}
 		return nil
@@ -161,7 +163,7 @@ func bareExecs() float64 {
 	for range workers {
 		wg.Go(func() {
 			for range each / workers {
-				if err := exec.Command("/bin/true").Run(); err != nil { //nolint:noctx // ends at once
+				if err := exec.Command("/bin/true").Run(); err != nil {
 					fmt.Fprintln(os.Stderr, "bare exec:", err)
 				}
 			}

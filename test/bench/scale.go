@@ -54,7 +54,7 @@ func heap() int64 {
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc) //nolint:gosec // below 2^63
+	return int64(m.HeapAlloc)
 }
 
 // takeover measures how long a new leader takes to plan many jobs: warm, when

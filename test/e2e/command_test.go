@@ -136,7 +136,7 @@ func TestDrain(t *testing.T) {
 	require.Less(t, second.At.Sub(begun.Add(took)), 5*time.Second)
 	require.Equal(t, 2, second.Attempt)
 	require.Equal(t, "n2", c.nodeOf(long).name)
-	require.Equal(t, leaderdv1.Run_STATE_INTERRUPTED, c.api.run(long).GetAttempts()[0].GetState())
+	require.Equal(t, leaderdv1.Run_STATE_INTERRUPTED, c.run(long).GetAttempts()[0].GetState())
 	require.Len(t, processes(t, "313131"), 1)
 	c.awaitWatermark(time.Now().Add(2 * time.Second))
 

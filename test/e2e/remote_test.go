@@ -103,7 +103,7 @@ func TestRemoteExecutor(t *testing.T) {
 	lost := c.awaitRun(once)
 	require.Equal(t, leaderdv1.Run_STATE_LOST, lost.GetState())
 	require.Len(t, lost.GetAttempts(), 1)
-	record := c.api.run(again)
+	record := c.run(again)
 	require.Len(t, record.GetAttempts(), 2)
 	require.Equal(t, leaderdv1.Run_STATE_LOST, record.GetAttempts()[0].GetState())
 	require.Equal(t, leaderdv1.Run_STATE_RUNNING, record.GetAttempts()[1].GetState())
@@ -115,7 +115,7 @@ func TestRemoteExecutor(t *testing.T) {
 // nodeOf is where a run's newest attempt is.
 func (c *cluster) nodeOf(run string) *node {
 	c.t.Helper()
-	attempts := c.api.run(run).GetAttempts()
+	attempts := c.run(run).GetAttempts()
 	require.NotEmpty(c.t, attempts)
 	return c.named(attempts[len(attempts)-1].GetNode())
 }
@@ -128,7 +128,7 @@ func TestSelector(t *testing.T) {
 	c.apply(c.httpJob("picky", "", selecting("name", "e2")))
 	run := c.trigger("picky")
 	c.awaitWatermark(time.Now().Add(time.Second))
-	require.Equal(t, leaderdv1.Run_STATE_PENDING, c.api.run(run).GetState())
+	require.Equal(t, leaderdv1.Run_STATE_PENDING, c.run(run).GetState())
 	late := c.node("e2", "--roles=executor", "--control-addresses="+c.named("c1").api, "--labels=name=e2")
 	late.start()
 	late.ready()
@@ -164,8 +164,8 @@ func TestPausedExecutor(t *testing.T) {
 		return nil
 	})
 	c.awaitNodes(3)
-	require.Equal(t, leaderdv1.Run_STATE_LOST, c.api.run(once).GetState())
-	require.Equal(t, leaderdv1.Run_STATE_RUNNING, c.api.run(run).GetState())
+	require.Equal(t, leaderdv1.Run_STATE_LOST, c.run(once).GetState())
+	require.Equal(t, leaderdv1.Run_STATE_RUNNING, c.run(run).GetState())
 	require.NotEqual(t, victim, c.nodeOf(run))
 	require.Len(t, c.startsOf("once"), 1)
 	require.Len(t, c.startsOf("long"), 2)
@@ -173,4 +173,54 @@ func TestPausedExecutor(t *testing.T) {
 		require.Zero(t, n.terminate())
 	}
 	require.Empty(t, processes(t, "987654"))
+}
+
+// TestStoppedAtItsSlot stops an executor between its claims and their slot, until
+// its runs are lost (F03): when it goes on, the slots are long past, and it must
+// not start what may be another's by then.
+func TestStoppedAtItsSlot(t *testing.T) {
+	c := newSplitCluster(t, 1, 2)
+	c.apply(someJobs(c.recorder, 200)...)
+	from := settled()
+	c.awaitWatermark(from.Add(time.Second))
+	victim := c.named("e1")
+	claimed := func() int {
+		n := 0
+		for _, r := range c.runs("") {
+			if a := r.GetAttempts(); r.GetState() == leaderdv1.Run_STATE_RUNNING && a[len(a)-1].GetNode() == victim.name {
+				n++
+			}
+		}
+		return n
+	}
+	// Claims are made some tens of milliseconds before their slot at the least.
+	stopped := time.Time{}
+	held := 0
+	for range 20 {
+		stopped = time.Now().Truncate(time.Second).Add(980 * time.Millisecond)
+		pass(t, time.Until(stopped))
+		victim.pause()
+		if held = claimed(); held > 0 {
+			break
+		}
+		victim.resume()
+		pass(t, 300*time.Millisecond)
+	}
+	require.Positive(t, held, "the executor was never stopped with claims")
+	c.awaitNodes(2)
+	c.awaitWatermark(time.Now().Add(time.Second))
+	resumed := time.Now()
+	victim.resume()
+	c.awaitNodes(3)
+	c.awaitWatermark(time.Now().Add(2 * time.Second))
+	to := time.Now().Truncate(time.Second)
+	h := c.check(from, to)
+	t.Logf("stopped with %d claims", held)
+	nodes := h.Nodes()
+	for _, s := range h.Starts {
+		if slot, _ := history.Slot(s.Run); nodes[history.Holder{Job: s.Job, Token: s.Token}] == victim.name && slot.Before(resumed.Add(-2*time.Second)) {
+			require.True(t, s.At.Before(resumed), "%s of %s, attempt %d, started %s after its executor went on",
+				s.Run, s.Job, s.Attempt, s.At.Sub(resumed))
+		}
+	}
 }

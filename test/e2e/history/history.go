@@ -110,3 +110,20 @@ func (h *History) Count() map[string]int64 {
 	}
 	return out
 }
+
+// Nodes tells which executor had each attempt.
+func (h *History) Nodes() map[Holder]string {
+	out := map[Holder]string{}
+	for i := range h.Runs {
+		for _, a := range h.Runs[i].Attempts {
+			out[Holder{h.Runs[i].Job, a.Token}] = a.Node
+		}
+	}
+	return out
+}
+
+// Holder names an attempt: among those of a job a token is unique.
+type Holder struct {
+	Job   string
+	Token int64
+}

@@ -44,6 +44,8 @@ type desk struct {
 	metrics  *metrics
 	// fence ends the registration's work.
 	fence context.CancelCauseFunc
+	// trusted tells whether the registration is believed in now.
+	trusted func() bool
 	// kill, when closed, cuts short the grace of work that is being stopped.
 	kill chan struct{}
 	// strays counts the runs that earlier registrations left behind.
@@ -79,6 +81,7 @@ func newDesk(x *Executor, owner state.Owner, fence context.CancelCauseFunc) *des
 		log:      x.log,
 		metrics:  x.metrics,
 		fence:    fence,
+		trusted:  func() bool { return x.registrar.Trusted(owner) },
 		kill:     make(chan struct{}),
 		strays:   &x.strays,
 		wake:     make(chan struct{}, 1),

@@ -30,6 +30,7 @@ type Registrar struct {
 	log      hclog.Logger
 	metrics  *registrarMetrics
 	current  atomic.Pointer[state.Registration]
+	deadline atomic.Pointer[time.Time] // of the trust in current
 }
 
 // NewRegistrar registers the metrics and starts nothing. The error lists all
@@ -48,6 +49,15 @@ func (r *Registrar) Current() (reg state.Registration, ok bool) {
 		return *p, true
 	}
 	return state.Registration{}, false
+}
+
+// Trusted tells whether the owner's registration is held and believed in at this
+// moment. It looks at the clock, while the end of Hold's context comes by a timer:
+// in a process that was stopped and goes on, other timers may fire before that.
+// It never blocks.
+func (r *Registrar) Trusted(owner state.Owner) bool {
+	reg, until := r.current.Load(), r.deadline.Load()
+	return reg != nil && reg.Owner == owner && time.Now().Before(*until)
 }
 
 // Run registers the node, calls hold, and keeps the registration alive until
@@ -121,6 +131,8 @@ func (r *Registrar) hold(ctx context.Context, reg state.Registration, trusted ti
 	kctx, stop := context.WithCancel(rctx)
 	defer stop()
 	var keeper sync.WaitGroup
+	deadline := trusted.Add(trust(reg.TTL))
+	r.deadline.Store(&deadline)
 	keeper.Go(func() { r.keep(kctx, reg, trusted, end) })
 	r.current.Store(&reg)
 
@@ -197,6 +209,7 @@ func (r *Registrar) keep(ctx context.Context, reg state.Registration, trusted ti
 				// Trust that has ended does not come back: the work was told.
 				if next := a.start.Add(trust(a.ttl)); next.After(deadline) && time.Now().Before(deadline) {
 					trusted, deadline, every = a.start, next, a.ttl/3
+					r.deadline.Store(&next)
 					over.Reset(time.Until(deadline))
 				}
 			}

@@ -179,10 +179,14 @@ func (d *desk) refused(e *entry, now int64) {
 // stored, whatever becomes of the work.
 func (d *desk) carry(work, final context.Context, r *run) {
 	defer d.finish(final, r)
-	if await(work, r.plan.due, wall) {
-		d.perform(work, r)
-	} else {
+	switch {
+	case !await(work, r.plan.due, wall):
 		r.outcome = runner.Outcome{State: state.StateInterrupted, Error: context.Cause(work).Error(), Ended: time.Now()}
+	case !d.trusted():
+		// The process was stopped until now, and the run may be another's.
+		r.outcome = runner.Outcome{State: state.StateInterrupted, Error: ErrFenced.Error(), Ended: time.Now()}
+	default:
+		d.perform(work, r)
 	}
 	r.returned = true
 }

@@ -23,8 +23,8 @@ func (c *cluster) leaderKey() string {
 	c.t.Helper()
 	resp, err := c.etcd.Client().Get(c.t.Context(), prefix+"leader/", clientv3.WithFirstCreate()...)
 	require.NoError(c.t, err)
-	require.NotEmpty(c.t, resp.GetKvs())
-	return string(resp.GetKvs()[0].GetKey())
+	require.NotEmpty(c.t, resp.Kvs)
+	return string(resp.Kvs[0].GetKey())
 }
 
 // term is the present leadership; it waits for one newer than that.
@@ -65,8 +65,8 @@ func TestLeaderships(t *testing.T) {
 		"lease revoked": func(*node) {
 			resp, err := c.etcd.Client().Get(t.Context(), c.leaderKey())
 			require.NoError(t, err)
-			require.Len(t, resp.GetKvs(), 1)
-			_, err = c.etcd.Client().Revoke(t.Context(), clientv3.LeaseID(resp.GetKvs()[0].GetLease()))
+			require.Len(t, resp.Kvs, 1)
+			_, err = c.etcd.Client().Revoke(t.Context(), clientv3.LeaseID(resp.Kvs[0].GetLease()))
 			require.NoError(t, err)
 		},
 	}
@@ -225,7 +225,7 @@ func TestStoreFull(t *testing.T) {
 	pass(t, pick(10*time.Second, 60*time.Second)) // longer than the horizon
 	resp, err := client.Delete(t.Context(), "/filler/", clientv3.WithPrefix())
 	require.NoError(t, err)
-	_, err = client.Compact(t.Context(), resp.GetHeader().GetRevision())
+	_, err = client.Compact(t.Context(), resp.Header.GetRevision())
 	require.NoError(t, err)
 	_, err = client.Defragment(t.Context(), c.etcd.Endpoints()[0])
 	require.NoError(t, err)

@@ -137,7 +137,12 @@ func TestDrain(t *testing.T) {
 	require.Equal(t, 2, second.Attempt)
 	require.Equal(t, "n2", c.nodeOf(long).name)
 	require.Equal(t, leaderdv1.Run_STATE_INTERRUPTED, c.run(long).GetAttempts()[0].GetState())
-	require.Len(t, processes(t, "313131"), 1)
+	await(t, "it sleeps there alone", func(context.Context) error {
+		if n := len(processes(t, "313131")); n != 1 {
+			return fmt.Errorf("%d sleep", n)
+		}
+		return nil
+	})
 	c.awaitWatermark(time.Now().Add(2 * time.Second))
 
 	to := time.Now().Truncate(time.Second)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -281,7 +282,7 @@ func (b *batcher) commit(batch []*request, hoist, unsure bool) {
 			unsure = true
 			b.metrics.retries.WithLabelValues("unknown").Inc()
 		}
-		time.Sleep(wait/2 + rand.N(wait/2)) //nolint:gosec // jitter
+		time.Sleep(wait/2 + rand.N(wait/2))
 	}
 }
 
@@ -334,10 +335,8 @@ func guarded(r *request) kv.Txn {
 }
 
 func addGuard(to []kv.Compare, g kv.Compare) []kv.Compare {
-	for _, have := range to {
-		if have == g {
-			return to
-		}
+	if slices.Contains(to, g) {
+		return to
 	}
 	return append(to, g)
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -200,7 +201,7 @@ func TestBatchGuards(t *testing.T) {
 		inBubble(t, Config{MaxBatch: 96, MaxInFlight: 1}, func(t *testing.T, r *batchRig) {
 			qs := r.news(96)
 			for i, q := range qs {
-				q.guards = append(guardsOn(r, fmt.Sprint("n", i))[0], guardsOn(r, fmt.Sprint("c", i))[0]...)
+				q.guards = slices.Concat(guardsOn(r, fmt.Sprint("n", i))[0], guardsOn(r, fmt.Sprint("c", i))[0])
 			}
 			for _, a := range r.together(t, qs...) {
 				require.NoError(t, a.err)

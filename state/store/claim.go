@@ -134,7 +134,7 @@ func (s *Store) carryOn(ctx context.Context, c *state.Claim, live *state.Live) (
 			// If it is this attempt's own, the transaction will tell.
 			if !mine(&before, live) && (before.Token != c.Token || before.Attempt+1 != live.Attempt ||
 				state.CheckTransition(before.State, state.StateRunning) != nil) {
-				return false, nil
+				return false, nil //nolint:nilerr // that a transition is refused is the answer
 			}
 			live.Attempts, live.Exclusive = before.Attempts, before.Exclusive
 			return true, nil

@@ -267,19 +267,24 @@ func TestClaimHedged(t *testing.T) {
 			rev := r.setJob(billing)
 			stores := []*Store{r.s, r.other()}
 			const each = 8
-			results := make(chan state.ClaimResult, 2*each)
+			type answer struct {
+				status state.ClaimStatus
+				err    error
+			}
+			answers := make(chan answer, 2*each)
 			for i := range 2 * each {
 				o := r.register(string(rune('a' + i)))
 				go func() {
 					res, err := stores[i%2].Claim(t.Context(), claimOf(billing, rev, o, 5, exclusive))
-					require.NoError(t, err)
-					results <- res
+					answers <- answer{res.Status, err}
 				}()
 			}
 			synctest.Wait()
 			count := map[state.ClaimStatus]int{}
 			for range 2 * each {
-				count[(<-results).Status]++
+				a := <-answers
+				require.NoError(t, a.err)
+				count[a.status]++
 			}
 			require.Equal(t, map[state.ClaimStatus]int{state.Claimed: 1, state.ClaimLive: 2*each - 1}, count)
 		})

@@ -38,7 +38,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		Help: "Answered claims, by what became of them.",
 	}, []string{"status"})
 	for s := range m.claims {
-		m.claims[s] = claims.WithLabelValues(state.ClaimStatus(s).String()) //nolint:gosec // small
+		m.claims[s] = claims.WithLabelValues(state.ClaimStatus(s).String())
 	}
 	finishes := f.NewCounterVec(prometheus.CounterOpts{
 		Name: "leaderd_store_finishes_total",

@@ -68,21 +68,6 @@ func (r *rig) onTxn(f func(t *kv.Txn) faulty.Fault) {
 	r.fault.Store(&h)
 }
 
-// onNext makes the next transaction meet before, and do what then does.
-func (r *rig) onNext(f faulty.Fault, then func()) {
-	var asked atomic.Bool
-	r.onTxn(func(*kv.Txn) faulty.Fault {
-		switch {
-		case asked.CompareAndSwap(false, true):
-			return f
-		case then != nil:
-			then()
-			then = nil
-		}
-		return faulty.Fault{}
-	})
-}
-
 // other is a second store on the same keys, as on another control node.
 func (r *rig) other() *Store { return openStore(r.t, r.db, r.s.Prefix()) }
 

@@ -26,7 +26,7 @@ func feedCatalog(ctx context.Context, s *store.Store, sub *store.Subscription, t
 	for {
 		u, err := sub.Next(ctx)
 		if err != nil {
-			return nil // ctx ended
+			return nil //nolint:nilerr // ctx ended
 		}
 		if u.Reset {
 			to.Reset(func(yield func(planner.Stored) bool) {

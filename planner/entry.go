@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	"github.com/leaderd/leaderd/state"
 )
 
@@ -59,12 +61,7 @@ func (e *entry) runID() state.RunID {
 }
 
 func (e *entry) heldBy(s *session) bool {
-	for _, h := range e.holders {
-		if h == s {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(e.holders, s)
 }
 
 func (e *entry) drop(s *session) {

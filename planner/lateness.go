@@ -37,12 +37,12 @@ func (l *lateness) add(now time.Time, d time.Duration) {
 // latenessBucket and latenessUpper are a floating-point scale with four bits
 // behind the leading one.
 func latenessBucket(d time.Duration) int {
-	us := uint64(max(d, 0).Microseconds()) //nolint:gosec // not negative
+	us := uint64(max(d, 0).Microseconds())
 	if us < 16 {
-		return int(us) //nolint:gosec // small
+		return int(us)
 	}
 	exp := bits.Len64(us) - 5
-	return min(16*exp+int(us>>exp), latenessBuckets-1) //nolint:gosec // small
+	return min(16*exp+int(us>>exp), latenessBuckets-1)
 }
 
 func latenessUpper(bucket int) time.Duration {

@@ -209,7 +209,7 @@ func (t *term) finished(s *session, p *workerv1.Progress, now time.Time) {
 	if s.versions[p.GetRef()].timed == nil {
 		return
 	}
-	switch state.RunState(p.GetState()) { //nolint:gosec,exhaustive // small; of others it is not known that they started
+	switch state.RunState(p.GetState()) { //nolint:exhaustive // of others it is not known that they started
 	case state.StateSucceeded, state.StateFailed, state.StateTimedOut:
 		t.lateness.add(now, time.Duration(p.GetLateness())*time.Microsecond)
 		return

@@ -75,11 +75,11 @@ func (s *session) plan(e *entry) {
 		Ref:            ref,
 		Due:            e.due,
 		Run:            string(e.run),
-		Shard:          int32(e.shard), //nolint:gosec // bounded by the spec
+		Shard:          int32(e.shard),
 		ClosedRevision: e.closed,
 	}
 	if w := e.waiting; w != nil {
-		p.Attempt, p.Token = int32(w.Attempt+1), w.Token //nolint:gosec // bounded by the spec
+		p.Attempt, p.Token = int32(w.Attempt+1), w.Token
 	}
 	if e.pending != nil {
 		p.Pending, p.AllowOverlap = e.pending.Revision, e.pending.AllowOverlap

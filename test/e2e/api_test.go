@@ -212,10 +212,8 @@ func (a *api) awaitLeader(not ...string) string {
 		if leader == "" {
 			return fmt.Errorf("there is none")
 		}
-		for _, name := range not {
-			if leader == name {
-				return fmt.Errorf("%s still leads", leader)
-			}
+		if slices.Contains(not, leader) {
+			return fmt.Errorf("%s still leads", leader)
 		}
 		return nil
 	})

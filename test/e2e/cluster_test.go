@@ -163,17 +163,17 @@ func replayVersions(ctx context.Context, t testing.TB, client *clientv3.Client) 
 	for resp := range client.Watch(ctx, prefix+"versions/", clientv3.WithPrefix(), clientv3.WithRev(1)) {
 		require.NoError(t, resp.Err())
 		for _, e := range resp.Events {
-			if e.Kv.GetModRevision() >= done.Header.GetRevision() {
+			if e.GetKv().GetModRevision() >= done.Header.GetRevision() {
 				return out
 			}
-			parts := strings.Split(strings.TrimPrefix(string(e.Kv.GetKey()), prefix), "/")
-			if e.Type != clientv3.EventTypePut || len(parts) != 4 {
+			parts := strings.Split(strings.TrimPrefix(string(e.GetKv().GetKey()), prefix), "/")
+			if e.GetType() != clientv3.EventTypePut || len(parts) != 4 {
 				continue // an old version is swept
 			}
 			var stored statev1.Version
-			require.NoError(t, proto.Unmarshal(e.Kv.GetValue(), &stored))
+			require.NoError(t, proto.Unmarshal(e.GetKv().GetValue(), &stored))
 			v := versionOf(stored.GetJob())
-			v.Revision = e.Kv.GetModRevision()
+			v.Revision = e.GetKv().GetModRevision()
 			if state.Change(stored.GetChange()) == state.ChangeDelete {
 				// The leader sees it when it does: that instant is stored nowhere.
 				v.Deleted, v.Effective, v.Slack = true, time.UnixMicro(stored.GetTime()).UTC(), 3*time.Second

@@ -36,7 +36,11 @@ func run(m *testing.M) int {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		defer os.RemoveAll(dir)
+		defer func() {
+			if err := os.RemoveAll(dir); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		}()
 		if err := build(filepath.Join(dir, "leaderd")); err != nil {
 			fmt.Fprintln(os.Stderr, "build leaderd:", err)
 			return 1

@@ -30,8 +30,8 @@ func (c *cluster) watchNodes() *registry {
 			now := time.Now()
 			r.mu.Lock()
 			for _, e := range resp.Events {
-				if e.Type == clientv3.EventTypeDelete {
-					name := strings.TrimPrefix(string(e.Kv.GetKey()), prefix+"nodes/")
+				if e.GetType() == clientv3.EventTypeDelete {
+					name := strings.TrimPrefix(string(e.GetKv().GetKey()), prefix+"nodes/")
 					r.ends[name] = append(r.ends[name], now)
 				}
 			}

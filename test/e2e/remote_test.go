@@ -194,7 +194,7 @@ func TestStoppedAtItsSlot(t *testing.T) {
 		return n
 	}
 	// Claims are made some tens of milliseconds before their slot at the least.
-	stopped := time.Time{}
+	var stopped time.Time
 	held := 0
 	for range 20 {
 		stopped = time.Now().Truncate(time.Second).Add(980 * time.Millisecond)

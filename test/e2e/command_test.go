@@ -25,6 +25,7 @@ func stopping(timeout, grace float64) func(*leaderdv1.JobSpec) {
 // TestCommands runs commands of all kinds and looks at their records.
 func TestCommands(t *testing.T) {
 	t.Parallel()
+	sleep := endless(t)
 	c := newCluster(t, options{nodes: 1})
 	pids := c.dir + "/pids"
 	jobs := []*leaderdv1.Job{
@@ -37,7 +38,7 @@ func TestCommands(t *testing.T) {
 		shell("large", `head -c 6291456 /dev/zero | tr '\0' x; echo the end`),
 		shell("line", `head -c 1048576 /dev/zero | tr '\0' y`),
 		// R01: a child, one that ignores TERM, and one that left the group.
-		shell("tree", `sleep 424242 & (trap "" TERM; sleep 424242) & setsid sleep 424242 & echo $$ > `+pids+`; sleep 424242`, stopping(2, 1)),
+		shell("tree", strings.ReplaceAll(`sleep N & (trap "" TERM; sleep N) & setsid sleep N & echo $$ > `+pids+`; sleep N`, "N", sleep), stopping(2, 1)),
 	}
 	c.apply(jobs...)
 	runs := map[string]string{}
@@ -88,7 +89,7 @@ func TestCommands(t *testing.T) {
 	took := a.GetEndTime().AsTime().Sub(a.GetStartTime().AsTime())
 	require.GreaterOrEqual(t, took, 2*time.Second)
 	t.Logf("timed out after %s: %s", took.Round(time.Millisecond), a.GetError())
-	require.Empty(t, processes(t, "424242"), "%v", r)
+	require.Empty(t, processes(t, sleep), "%v", r)
 
 	code, stdout, stderr := c.cli("", "run", "list", "--job", "exit")
 	require.Zero(t, code, stderr)
@@ -100,14 +101,15 @@ func TestCommands(t *testing.T) {
 // at-most-once, is interrupted for good. Slots go on meanwhile.
 func TestDrain(t *testing.T) {
 	t.Parallel()
+	sleep := endless(t)
 	c := newCluster(t, options{nodes: 2, flags: []string{"--executor-drain-grace=4s"}})
-	const endless = "sleep 313131 & wait"
+	work := "sleep " + sleep + " & wait"
 	n1 := selecting("name", "n1")
 	c.apply(someJobs(c.recorder, 10)...)
 	c.apply(
 		c.shellJob("brief", "", "sleep 2; echo done", n1),
-		c.shellJob("long", "", endless, n1),
-		c.shellJob("once", "", endless, n1, atMostOnce),
+		c.shellJob("long", "", work, n1),
+		c.shellJob("once", "", work, n1, atMostOnce),
 	)
 	from := settled()
 	c.awaitWatermark(from.Add(time.Second))
@@ -115,7 +117,7 @@ func TestDrain(t *testing.T) {
 	for _, job := range []string{"brief", "long", "once"} {
 		c.awaitStarts(job, 1)
 	}
-	c.apply(c.shellJob("long", "", endless)) // its next attempt may run anywhere
+	c.apply(c.shellJob("long", "", work)) // its next attempt may run anywhere
 
 	begun := time.Now()
 	n := c.named("n1")
@@ -138,7 +140,7 @@ func TestDrain(t *testing.T) {
 	require.Equal(t, "n2", c.nodeOf(long).name)
 	require.Equal(t, leaderdv1.Run_STATE_INTERRUPTED, c.run(long).GetAttempts()[0].GetState())
 	await(t, "it sleeps there alone", func(context.Context) error {
-		if n := len(processes(t, "313131")); n != 1 {
+		if n := len(processes(t, sleep)); n != 1 {
 			return fmt.Errorf("%d sleep", n)
 		}
 		return nil
@@ -152,7 +154,7 @@ func TestDrain(t *testing.T) {
 	require.Zero(t, counts["missed:outage"]+counts["missed:deadline"], "%v", counts)
 	require.Less(t, h.Lateness(from, to).Max, 3*time.Second)
 	require.Zero(t, c.named("n2").terminate())
-	require.Empty(t, processes(t, "313131"))
+	require.Empty(t, processes(t, sleep))
 }
 
 // TestInit runs a node as process 1 of a container (R03): it collects the orphans

@@ -2,10 +2,12 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -48,6 +50,23 @@ func processes(t testing.TB, argument string) []process {
 		out = append(out, process{pid, rest[:1], args})
 	}
 	return out
+}
+
+// lastSleep makes the argument of every sleep its own.
+var lastSleep atomic.Int64
+
+// endless is an argument for sleep that no other process has. What still has it at
+// the end of the test is killed: commands outlive a leaderd that is killed. Call
+// it before the nodes are made.
+func endless(t testing.TB) string {
+	t.Helper()
+	argument := fmt.Sprintf("%d.%d", 300_000+os.Getpid(), lastSleep.Add(1))
+	t.Cleanup(func() {
+		for _, p := range processes(t, argument) {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL) // it may have ended meanwhile
+		}
+	})
+	return argument
 }
 
 // pause is SIGSTOP; resume is SIGCONT.

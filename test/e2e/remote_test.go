@@ -141,12 +141,13 @@ func TestSelector(t *testing.T) {
 // anew elsewhere; when it goes on, it stops the work and changes nothing (B4).
 func TestPausedExecutor(t *testing.T) {
 	t.Parallel()
+	again, single := endless(t), endless(t)
 	c := newSplitCluster(t, 1, 2, "--executor-drain-grace=0s")
-	c.apply(c.shellJob("long", "", "exec sleep 987654"), c.shellJob("once", "", "exec sleep 987655", atMostOnce))
+	c.apply(c.shellJob("long", "", "exec sleep "+again), c.shellJob("once", "", "exec sleep "+single, atMostOnce))
 	run := c.trigger("long")
 	c.awaitStarts("long", 1)
 	victim := c.nodeOf(run)
-	c.apply(c.shellJob("once", "", "exec sleep 987655", atMostOnce, selecting("name", victim.name)))
+	c.apply(c.shellJob("once", "", "exec sleep "+single, atMostOnce, selecting("name", victim.name)))
 	once := c.trigger("once")
 	c.awaitStarts("once", 1)
 	victim.pause()
@@ -155,10 +156,10 @@ func TestPausedExecutor(t *testing.T) {
 	require.Equal(t, leaderdv1.Run_STATE_LOST, lost.GetState())
 	victim.resume()
 	await(t, "the old attempt's processes are gone", func(context.Context) error {
-		if n := len(processes(t, "987654")); n != 1 {
+		if n := len(processes(t, again)); n != 1 {
 			return fmt.Errorf("%d sleep", n)
 		}
-		if len(processes(t, "987655")) != 0 {
+		if len(processes(t, single)) != 0 {
 			return errors.New("the at-most-once run goes on")
 		}
 		return nil
@@ -172,7 +173,7 @@ func TestPausedExecutor(t *testing.T) {
 	for _, n := range c.nodes {
 		require.Zero(t, n.terminate())
 	}
-	require.Empty(t, processes(t, "987654"))
+	require.Empty(t, processes(t, again))
 }
 
 // TestStoppedAtItsSlot stops an executor between its claims and their slot, until

@@ -21,8 +21,9 @@ const (
 	scan = 2048
 	// batchBytes is the greatest size of a batch, well below etcd's limit.
 	batchBytes = 1 << 20
-	// commitTimeout is after which a transaction's outcome counts as unknown.
-	commitTimeout = 5 * time.Second
+	// commitTimeout is after which a transaction's outcome counts as unknown and
+	// it is sent again, perhaps to another member of the store.
+	commitTimeout = 2 * time.Second
 
 	minRetry = 10 * time.Millisecond
 	maxRetry = time.Second

@@ -65,7 +65,9 @@ func (s *Store) checkpoint(ctx context.Context, c *state.Checkpoint) (state.Chec
 // GetCheckpoint answers the last saved progress of a shard, and its revision;
 // 0 means that there is none.
 func (s *Store) GetCheckpoint(ctx context.Context, id state.JobID, run state.RunID, shard int) ([]byte, int64, error) {
-	res, err := s.kv.Range(ctx, s.keys.checkpoint(id, run, shard), "", kv.RangeOptions{})
+	res, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
+		return s.kv.Range(ctx, s.keys.checkpoint(id, run, shard), "", kv.RangeOptions{})
+	})
 	if err != nil || len(res.KVs) == 0 {
 		return nil, 0, err
 	}

@@ -233,12 +233,17 @@ func (s *Store) read(ctx context.Context, get func(context.Context) (kv.RangeRes
 	return res, err
 }
 
-// repeat calls try, each time for at most commitTimeout, until it answers
-// something else than a passing failure, or ctx or patience ends.
+// repeat is repeatEach with commitTimeout.
 func (s *Store) repeat(ctx context.Context, try func(context.Context) error) error {
+	return s.repeatEach(ctx, commitTimeout, try)
+}
+
+// repeatEach calls try, each time for at most each, until it answers something
+// else than a passing failure, or ctx or patience ends.
+func (s *Store) repeatEach(ctx context.Context, each time.Duration, try func(context.Context) error) error {
 	begun := time.Now()
 	for wait := minRetry; ; wait = min(2*wait, maxRetry) {
-		once, cancel := context.WithTimeout(ctx, commitTimeout)
+		once, cancel := context.WithTimeout(ctx, each)
 		err := try(once)
 		cancel()
 		if err == nil || !passing(err) || ctx.Err() != nil || time.Since(begun)+wait > patience {

@@ -54,7 +54,7 @@ func (s *Store) undecided(ctx context.Context, live []state.Live) ([]state.Live,
 		for i := range part {
 			ops[i] = keyOnly(s.keys.historyRun(part[i].Job, part[i].Run))
 		}
-		res, err := s.kv.Txn(ctx, kv.Txn{Then: ops})
+		res, _, err := s.send(ctx, kv.Txn{Then: ops})
 		if err != nil {
 			return nil, fmt.Errorf("list live runs: %w", err)
 		}
@@ -76,7 +76,9 @@ func (s *Store) scan(ctx context.Context, prefix string, each func(kv.KeyValue))
 func (s *Store) scanRange(ctx context.Context, from, to string, each func(kv.KeyValue)) error {
 	o := kv.RangeOptions{Limit: pageKeys}
 	for {
-		res, err := s.kv.Range(ctx, from, to, o)
+		res, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
+			return s.kv.Range(ctx, from, to, o)
+		})
 		if err != nil {
 			return err
 		}

@@ -98,23 +98,33 @@ func (s *Store) revokeLeft(ctx context.Context, reg state.Registration) {
 	}
 }
 
+// keepAliveTry is after how long a part of a keep-alive is asked again, perhaps
+// of another member of the store: the lease does not wait for a silent one.
+const keepAliveTry = 400 * time.Millisecond
+
 // KeepAliveNode renews a registration once and answers its TTL, which counts
 // from the call's start at the earliest. ErrNotRegistered is final; after any
 // other error the registration may still stand.
 func (s *Store) KeepAliveNode(ctx context.Context, reg state.Registration) (time.Duration, error) {
-	ttl, err := s.kv.KeepAlive(ctx, kv.LeaseID(reg.Lease))
-	if errors.Is(err, kv.ErrLeaseNotFound) {
-		err = fmt.Errorf("%w: %w", ErrNotRegistered, err)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("keep node %s: %w", reg.Owner.Node, err)
-	}
+	var ttl time.Duration
 	key := s.keys.node(reg.Owner.Node)
-	res, err := s.kv.Txn(ctx, kv.Txn{
-		If: []kv.Compare{{Key: key, Target: kv.TargetCreateRevision, Int: reg.Owner.Revision}},
+	err := s.repeatEach(ctx, keepAliveTry, func(ctx context.Context) (err error) {
+		ttl, err = s.kv.KeepAlive(ctx, kv.LeaseID(reg.Lease))
+		if errors.Is(err, kv.ErrLeaseNotFound) {
+			err = fmt.Errorf("%w: %w", ErrNotRegistered, err)
+		}
+		return err
 	})
-	if err == nil && !res.Succeeded {
-		err = ErrNotRegistered
+	if err == nil {
+		err = s.repeatEach(ctx, keepAliveTry, func(ctx context.Context) error {
+			res, err := s.kv.Txn(ctx, kv.Txn{
+				If: []kv.Compare{{Key: key, Target: kv.TargetCreateRevision, Int: reg.Owner.Revision}},
+			})
+			if err == nil && !res.Succeeded {
+				err = ErrNotRegistered
+			}
+			return err
+		})
 	}
 	if err != nil {
 		return 0, fmt.Errorf("keep node %s: %w", reg.Owner.Node, err)

@@ -17,7 +17,9 @@ import (
 // GetWatermark answers the watermark; its Revision is 0 where none was written
 // yet.
 func (s *Store) GetWatermark(ctx context.Context) (state.Watermark, error) {
-	res, err := s.kv.Range(ctx, s.keys.watermark(), "", kv.RangeOptions{})
+	res, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
+		return s.kv.Range(ctx, s.keys.watermark(), "", kv.RangeOptions{})
+	})
 	if err != nil || len(res.KVs) == 0 {
 		return state.Watermark{}, err
 	}
@@ -62,7 +64,7 @@ func (s *Store) putFenced(ctx context.Context, term state.Term, key string, valu
 	if term.Number == 0 { // which would compare as "is not there"
 		return fmt.Errorf("put %s: %w", key, state.ErrTermLost)
 	}
-	res, err := s.kv.Txn(ctx, kv.Txn{
+	res, _, err := s.send(ctx, kv.Txn{
 		If:   []kv.Compare{termGuard(term)},
 		Then: []kv.Op{kv.Put(key, value, 0)},
 	})

@@ -47,8 +47,9 @@ var (
 	ErrCompacted = errors.New("kv: revision compacted")
 	// ErrLeaseNotFound: the lease does not exist (any more).
 	ErrLeaseNotFound = errors.New("kv: lease not found")
-	// ErrNoSpace: the store's quota is used up; nothing was written. Deletes
-	// may still work.
+	// ErrNoSpace: the store's quota is used up. As a rule nothing was written,
+	// but etcd carries out the very request that crosses its quota, and refuses
+	// it all the same. Deletes may still work.
 	ErrNoSpace = errors.New("kv: no space")
 	// ErrTooManyRequests: the store is overloaded; nothing was written.
 	ErrTooManyRequests = errors.New("kv: too many requests")

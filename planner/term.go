@@ -23,7 +23,7 @@ const (
 	closedBehind = 10 * time.Minute
 	// recheck is how far before the watermark a successor looks again at jobs
 	// that were changed: a change takes effect before it is stored.
-	recheck = time.Minute
+	recheck = 15 * time.Second
 )
 
 // errStale: the jobs as this node knows them are older than its term.

@@ -114,8 +114,10 @@ func TestDev(t *testing.T) {
 	d := Deps{
 		Environ: []string{}, Stdout: out, Stderr: io.Discard,
 		Serve: func(ctx context.Context, cfg config.Config, _ hclog.Logger) error {
-			dir = cfg.DataDir
-			f.serve(t, l)
+			if cfg.Listen == l.Addr().String() {
+				dir = cfg.DataDir
+				f.serve(t, l)
+			}
 			<-ctx.Done()
 			return ctx.Err()
 		},

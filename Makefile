@@ -29,7 +29,7 @@ help: ## List the targets
 	@printf '\nVariables: VERSION TESTFLAGS TESTPKGS BENCHFLAGS FUZZTIME ARGS\n'
 
 .PHONY: run
-run: ## Run a one-node cluster with its own etcd (ARGS="...")
+run: ## Run three nodes over their own etcd, with sample jobs and a live view (ARGS="...")
 	$(GO) run ./cmd/leaderd dev $(ARGS)
 
 .PHONY: build

@@ -14,6 +14,8 @@ import (
 )
 
 const (
+	// quietFailures is how many tries to attend a leader fail before it is told.
+	quietFailures = 5
 	// welcomeTimeout is how long a leader may take to connect and welcome.
 	welcomeTimeout = 5 * time.Second
 	minReconnect   = 20 * time.Millisecond
@@ -99,7 +101,8 @@ func (x *Executor) attend(ctx context.Context, d *desk) {
 			x.log.Info("session with the leader ended", "leader", leader.Name, "term", term, "err", err)
 			pause.Reset()
 		default:
-			if failures++; failures == 1 {
+			// A leader that was just elected is known before it takes sessions.
+			if failures++; failures == quietFailures {
 				x.log.Warn("leader cannot be attended, trying on", "leader", leader.Name, "address", leader.Address, "err", err)
 			}
 		}

@@ -21,8 +21,8 @@ const (
 	scan = 2048
 	// batchBytes is the greatest size of a batch, well below etcd's limit.
 	batchBytes = 1 << 20
-	// commitTimeout is after which a transaction's outcome counts as unknown and
-	// it is sent again, perhaps to another member of the store.
+	// commitTimeout is after which a request outside group commit is sent again,
+	// perhaps to another member of the store.
 	commitTimeout = 2 * time.Second
 
 	minRetry = 10 * time.Millisecond
@@ -63,6 +63,7 @@ type reply struct {
 type batcher struct {
 	kv          kv.KV
 	metrics     *metrics
+	time        commitTime
 	maxInFlight int
 	maxBatch    int
 	seed        maphash.Seed
@@ -246,10 +247,14 @@ func (b *batcher) commit(batch []*request, hoist, unsure bool) {
 		}
 		t := join(batch, hoist)
 		begun := time.Now()
-		ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), b.time.timeout())
 		res, err := b.kv.Txn(ctx, t)
 		cancel()
-		b.metrics.commitSeconds.Observe(time.Since(begun).Seconds())
+		took := time.Since(begun)
+		if err == nil || errors.Is(err, kv.ErrUnknown) {
+			b.time.note(took)
+		}
+		b.metrics.commitSeconds.Observe(took.Seconds())
 
 		switch {
 		case err == nil && hoist && len(batch) > 1 && !res.Succeeded:

@@ -44,9 +44,9 @@ func durable(ctx context.Context, s *settings, embedded bool) (rows []row, err e
 		what, target = "durable runs/s, external etcd over gRPC", "≥ 12,000"
 	}
 	if rate == 0 {
-		rate = 24_000
+		rate = 12_000
 		if !embedded {
-			rate = 16_000
+			rate = 8_000
 		}
 	}
 	raw, err := rawRate(ctx, s, embedded)

@@ -28,6 +28,9 @@ const (
 	maxPast  = 1 << 17
 	// tick is how often the wall clock is looked at, at least.
 	tick = time.Second
+	// gatePause is how long an entry of an exclusive job waits while another claim
+	// of the job is under way.
+	gatePause = int64(10 * time.Millisecond)
 	// offerPart is how many entries are taken in under one hold of the mutex.
 	offerPart = 256
 )
@@ -54,17 +57,20 @@ type desk struct {
 	wake chan struct{} // of one: the pace has to look again
 	idle chan struct{} // closed once the desk is closed and no run is left
 
-	mu       sync.Mutex
-	closed   bool // takes nothing more, begins nothing more
-	left     bool // its runs count as strays
-	session  *session
-	entries  map[key]*entry
-	ahead    heap // by due; claimed a lead before
-	later    heap // by when they are to be claimed again
-	full     fifo[*entry]
-	past     fifo[*entry]
-	due      dues // of those in ahead
-	lead     lead
+	mu      sync.Mutex
+	closed  bool // takes nothing more, begins nothing more
+	left    bool // its runs count as strays
+	session *session
+	entries map[key]*entry
+	ahead   heap // by due; claimed a lead before
+	later   heap // by when they are to be claimed again
+	full    fifo[*entry]
+	past    fifo[*entry]
+	due     dues // of those in ahead
+	lead    lead
+	// gates are the exclusive jobs of which a claim is under way. A second one
+	// would only be refused for the first one's sake, and hold capacity meanwhile.
+	gates    map[state.JobID]struct{}
 	claims   int  // under way
 	taken    int  // of the capacity
 	held     int  // goroutines of runs
@@ -88,6 +94,7 @@ func newDesk(x *Executor, owner state.Owner, fence context.CancelCauseFunc) *des
 		idle:     make(chan struct{}),
 		entries:  make(map[key]*entry),
 		due:      make(dues),
+		gates:    make(map[state.JobID]struct{}),
 		lead:     newLead(),
 	}
 }
@@ -236,6 +243,10 @@ func (d *desk) pick(now, lead int64) *entry {
 			delete(d.entries, e.key)
 			continue
 		}
+		if _, claiming := d.gates[e.key.job]; claiming && e.plan.gated() {
+			d.enqueue(e, later, now+gatePause)
+			continue
+		}
 		return e
 	}
 }
@@ -314,6 +325,9 @@ func (d *desk) begin(e *entry, now int64) *run {
 	d.taken++
 	d.held++
 	d.lead.begin(now)
+	if e.plan.gated() {
+		d.gates[e.key.job] = struct{}{}
+	}
 	return newRun(d, e, now)
 }
 

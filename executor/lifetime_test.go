@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -263,5 +264,35 @@ func TestRegistrarAlone(t *testing.T) {
 		broken := errors.New("broken")
 		require.ErrorIs(t, reg.Run(t.Context(), func(context.Context, state.Registration) error { return broken }), broken)
 		require.Equal(t, 2, j.gone())
+	})
+}
+
+// Many runs of one exclusive job at once: one claim is under way at a time, and
+// the others hold nothing that another job's run needs.
+func TestOneClaimOfAnExclusiveJobAtATime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, func(_ *rig, c *Config) { c.Node.Capacity = 4 })
+		l := r.lead(5)
+		var under, most atomic.Int64
+		r.journal.set(func() {
+			r.journal.onClaim = func(context.Context, state.Claim) (state.ClaimResult, error) {
+				most.Store(max(most.Load(), under.Add(1)))
+				time.Sleep(50 * time.Millisecond)
+				under.Add(-1)
+				return state.ClaimResult{Status: state.ClaimSkipped}, nil
+			}
+		})
+		due := soon(0)
+		entries := make([]*workerv1.Entry, 20)
+		for i := range entries {
+			entries[i] = slot(1, due)
+			entries[i].Run, entries[i].Pending = fmt.Sprintf("%s-trigger-%08x", state.SlotRunID(due), i), 1
+		}
+		l.plan(noop(1, func(s *state.JobSpec) { s.Overlap = state.OverlapSkip }), entries...)
+		pass(3 * time.Second)
+		require.EqualValues(t, 1, most.Load())
+		require.Len(t, r.journal.claimed(), len(entries), "and all of them come to it")
+		require.NotContains(t, l.steps(), stepBusy, "none found the executor without room")
+		r.close()
 	})
 }

@@ -83,7 +83,7 @@ func (d *desk) claim(work, window context.Context, r *run) bool {
 			Claimed:    begun.UTC(),
 			AtMostOnce: sp.atMostOnce,
 		},
-		Exclusive:      sp.exclusive && !r.plan.allowOverlap,
+		Exclusive:      r.plan.gated(),
 		Token:          r.plan.token,
 		Pending:        r.plan.pending,
 		ClosedRevision: r.plan.closed,
@@ -111,6 +111,9 @@ func (d *desk) settle(r *run, status state.ClaimStatus, err error, took time.Dur
 	defer d.mu.Unlock()
 	now := wall()
 	e := r.entry
+	if r.plan.gated() {
+		delete(d.gates, e.key.job)
+	}
 	d.claims--
 	d.lead.end(now, took)
 	if d.starving {

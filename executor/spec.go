@@ -66,6 +66,9 @@ func (s *slotIDs) of(due int64) state.RunID {
 	return s.id
 }
 
+// gated tells whether the run is to hold its job's overlap gate.
+func (p *plan) gated() bool { return p.spec.exclusive && !p.allowOverlap }
+
 // newPlan reads an entry, and its key.
 func newPlan(sp *spec, p *workerv1.Entry, ids *slotIDs) (plan, key, error) {
 	due := p.GetDue()

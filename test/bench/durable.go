@@ -46,7 +46,7 @@ func durable(ctx context.Context, s *settings, embedded bool) (rows []row, err e
 	if rate == 0 {
 		rate = 12_000
 		if !embedded {
-			rate = 8_000
+			rate = 10_000
 		}
 	}
 	raw, err := rawRate(ctx, s, embedded)
@@ -179,7 +179,26 @@ func rawRate(ctx context.Context, s *settings, embedded bool) (perSecond float64
 	return putFor(ctx, member.KV(), s.duration/4)
 }
 
+// awaitStore waits until the store takes a write: an etcd that was just started
+// takes none, and what it refuses does not count.
+func awaitStore(ctx context.Context, db kv.KV) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		_, err := db.Txn(ctx, kv.Txn{Then: []kv.Op{kv.Put("/raw/ready", nil, 0)}})
+		if err == nil {
+			return nil
+		}
+		if sleep(ctx, 20*time.Millisecond) != nil {
+			return fmt.Errorf("wait for the store: %w", err)
+		}
+	}
+}
+
 func putFor(ctx context.Context, db kv.KV, d time.Duration) (perSecond float64, err error) {
+	if err := awaitStore(ctx, db); err != nil {
+		return 0, err
+	}
 	value := make([]byte, rawValue)
 	var puts atomic.Int64
 	begun := time.Now()
@@ -191,7 +210,7 @@ func putFor(ctx context.Context, db kv.KV, d time.Duration) (perSecond float64, 
 				for i := range ops {
 					ops[i] = kv.Put(fmt.Sprintf("/raw/%d/%d", w, (n*rawTxn+i)%100_000), value, 0)
 				}
-				if _, err := db.Txn(gctx, kv.Txn{Then: ops}); err != nil && !errors.Is(err, kv.ErrUnavailable) {
+				if _, err := db.Txn(gctx, kv.Txn{Then: ops}); err != nil {
 					return err
 				}
 				puts.Add(rawTxn)

@@ -64,7 +64,7 @@ func run() int {
 	var s settings
 	only := flag.String("only", "", "regular expression of the figures to measure (default: all)")
 	flag.DurationVar(&s.duration, "duration", 60*time.Second, "how long each rate is measured")
-	flag.IntVar(&s.rate, "rate", 0, "jobs @every 1s for the durable figures (default: 12000 embedded, 8000 external)")
+	flag.IntVar(&s.rate, "rate", 0, "jobs @every 1s for the durable figures (default: 12000 embedded, 10000 external)")
 	flag.IntVar(&s.jobs, "jobs", 100_000, "jobs for heap and takeover")
 	flag.StringVar(&s.profile, "profile", "", "write a CPU profile of the durable figures here")
 	flag.StringVar(&s.log, "log", "error", "log level of the nodes")

@@ -75,6 +75,11 @@ type Config struct {
 	// KillGrace is how long cancelled work may take to stop before it is killed;
 	// a job's own grace applies where it is shorter. Default: DefaultKillGrace.
 	KillGrace time.Duration
+	// Wall is the wall clock: slots are due by it, and records are stamped with
+	// it. It may step in both directions. What ends a registration's trust does not
+	// depend on it. It must not block, and is called from many goroutines.
+	// Default: time.Now.
+	Wall func() time.Time
 	// Output keeps what the runs print. Default: nil, and it is dropped.
 	Output *output.Ring
 	// Logger takes the log. Default: none.
@@ -97,6 +102,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.KillGrace == 0 {
 		c.KillGrace = DefaultKillGrace
+	}
+	if c.Wall == nil {
+		c.Wall = time.Now
 	}
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()

@@ -42,6 +42,7 @@ type desk struct {
 	capacity int
 	journal  Journal
 	runner   Runner
+	clock    func() time.Time // the wall clock
 	output   *output.Ring
 	log      hclog.Logger
 	metrics  *metrics
@@ -83,6 +84,7 @@ func newDesk(x *Executor, owner state.Owner, fence context.CancelCauseFunc) *des
 		capacity: x.cfg.Node.Capacity,
 		journal:  x.journal,
 		runner:   x.runner,
+		clock:    x.cfg.Wall,
 		output:   x.cfg.Output,
 		log:      x.log,
 		metrics:  x.metrics,
@@ -100,7 +102,7 @@ func newDesk(x *Executor, owner state.Owner, fence context.CancelCauseFunc) *des
 }
 
 // wall is this node's wall clock in nanoseconds since 1970.
-func wall() int64 { return time.Now().UnixNano() }
+func (d *desk) wall() int64 { return d.clock().UnixNano() }
 
 // pace begins claims when it is time for them, until ctx ends. Runs go on under
 // work, and may try to have their end stored until final ends.
@@ -118,7 +120,7 @@ func (d *desk) pace(ctx, work, final context.Context) {
 		case <-d.wake:
 		case <-timer.C:
 		}
-		now, claims := wall(), window()
+		now, claims := d.wall(), window()
 		next := d.dispatch(now, func(r *run) { go d.execute(work, claims, final, r) })
 		timer.Reset(min(max(time.Duration(next-now), 0), tick))
 	}

@@ -32,7 +32,7 @@ func (d *desk) finish(final context.Context, r *run) {
 		}
 		d.log.Error("a run crashed", "job", r.key.job, "run", r.key.run, "shard", r.key.shard,
 			"err", crash, "stack", string(debug.Stack()))
-		r.outcome = runner.Outcome{State: state.StateFailed, Error: crash, Started: r.outcome.Started, Ended: time.Now()}
+		r.outcome = runner.Outcome{State: state.StateFailed, Error: crash, Started: r.outcome.Started, Ended: d.clock()}
 	}
 	d.mu.Lock()
 	d.release(r)
@@ -63,7 +63,7 @@ func (d *desk) finish(final context.Context, r *run) {
 func (r *run) end() state.Finish {
 	o := &r.outcome
 	if o.Ended.IsZero() {
-		o.Ended = time.Now()
+		o.Ended = r.desk.clock()
 	}
 	if o.State == state.StateNone || state.CheckTransition(state.StateRunning, o.State) != nil {
 		o.State, o.Error = state.StateFailed, fmt.Sprintf("the work ended as %s: %s", o.State, o.Error)
@@ -89,7 +89,7 @@ func (r *run) end() state.Finish {
 	}
 	if o.State == state.StateInterrupted && (!r.begun || !r.live.AtMostOnce) {
 		// It may start anew elsewhere, and at once.
-		f.Retry = time.Now().UTC()
+		f.Retry = r.desk.clock().UTC()
 	}
 	if r.out != nil {
 		if err := errors.Join(r.out.Close(), o.OutputErr); err != nil {

@@ -25,7 +25,7 @@ func (n *ending) answers(p *plan) bool {
 
 // conclude puts an entry into the memory and reports it.
 func (d *desk) conclude(e *entry, n ending) {
-	n.at = wall()
+	n.at = d.wall()
 	e.place, e.ended = over, n
 	d.past.push(e)
 	d.reportEnd(e)

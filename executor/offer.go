@@ -12,7 +12,7 @@ func (d *desk) take(s *session, entries []*workerv1.Entry) error {
 	for len(entries) > 0 {
 		n := min(len(entries), offerPart)
 		d.mu.Lock()
-		now := wall()
+		now := d.wall()
 		for _, p := range entries[:n] {
 			sp := s.specs[p.GetRef()]
 			if sp == nil {

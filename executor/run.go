@@ -57,9 +57,9 @@ func (d *desk) execute(work, window, final context.Context, r *run) {
 
 // claim asks for the run's claim and tells whether it is ours.
 func (d *desk) claim(work, window context.Context, r *run) bool {
-	begun := time.Now()
+	begun, now := time.Now(), d.clock()
 	ctx := window
-	if left := time.Duration(r.until - begun.UnixNano()); left > 0 && left < 2*claimWindow {
+	if left := time.Duration(r.until - now.UnixNano()); left > 0 && left < 2*claimWindow {
 		// An answer after the start deadline would be of no use.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(work, left)
@@ -80,7 +80,7 @@ func (d *desk) claim(work, window context.Context, r *run) bool {
 			Owner:      d.owner,
 			Term:       sp.session.term,
 			Due:        time.Unix(0, r.plan.due).UTC(),
-			Claimed:    begun.UTC(),
+			Claimed:    now.UTC(),
 			AtMostOnce: sp.atMostOnce,
 		},
 		Exclusive:      r.plan.gated(),
@@ -109,7 +109,7 @@ func (d *desk) ask(ctx context.Context, c state.Claim) (res state.ClaimResult, e
 func (d *desk) settle(r *run, status state.ClaimStatus, err error, took time.Duration, ended bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := wall()
+	now := d.wall()
 	e := r.entry
 	if r.plan.gated() {
 		delete(d.gates, e.key.job)
@@ -184,11 +184,11 @@ func (d *desk) refused(e *entry, now int64) {
 func (d *desk) carry(work, final context.Context, r *run) {
 	defer d.finish(final, r)
 	switch {
-	case !await(work, r.plan.due, wall):
-		r.outcome = runner.Outcome{State: state.StateInterrupted, Error: context.Cause(work).Error(), Ended: time.Now()}
+	case !await(work, r.plan.due, d.wall):
+		r.outcome = runner.Outcome{State: state.StateInterrupted, Error: context.Cause(work).Error(), Ended: d.clock()}
 	case !d.trusted():
 		// The process was stopped until now, and the run may be another's.
-		r.outcome = runner.Outcome{State: state.StateInterrupted, Error: ErrFenced.Error(), Ended: time.Now()}
+		r.outcome = runner.Outcome{State: state.StateInterrupted, Error: ErrFenced.Error(), Ended: d.clock()}
 	default:
 		d.perform(work, r)
 		// Many slots are due at one instant: what has ended at once lets those
@@ -222,10 +222,10 @@ func await(ctx context.Context, due int64, wall func() int64) bool {
 
 // perform runs the work of a run that is due.
 func (d *desk) perform(work context.Context, r *run) {
-	now := wall()
+	now := d.wall()
 	if now > r.until {
 		// The claim was answered, or the machine woke up, too late.
-		r.outcome = runner.Outcome{State: state.StateCancelled, Error: "the start deadline has passed", Ended: time.Now()}
+		r.outcome = runner.Outcome{State: state.StateCancelled, Error: "the start deadline has passed", Ended: d.clock()}
 		r.reason = state.ReasonDeadline
 		return
 	}

@@ -308,7 +308,7 @@ func (c *conversation) send(ctx context.Context, s stream, every time.Duration) 
 
 func (c *conversation) pulse(s stream) error {
 	if err := s.Send(&workerv1.AttendRequest{Kind: &workerv1.AttendRequest_Pulse{Pulse: &workerv1.Pulse{
-		Clock: time.Now().UnixMicro(),
+		Clock: c.executor.cfg.Wall().UnixMicro(),
 		Free:  int32(c.desk.free()), // bounded by state.MaxCapacity
 	}}}); err != nil {
 		return fmt.Errorf("send pulse: %w", err)

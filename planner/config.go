@@ -26,6 +26,11 @@ type Config struct {
 	// PulseInterval is how often the leader and an executor show each other
 	// life, 100ms–1m; after three without a message a session ends. Default 1s.
 	PulseInterval time.Duration
+	// Wall is the wall clock, by which slots are due and records are stamped. It
+	// may step in both directions, and differ between nodes. How long something
+	// takes is not measured by it. It must not block, and is called from many
+	// goroutines. Default: time.Now.
+	Wall func() time.Time
 	// Logger gets what the planner has to say. Default: none.
 	Logger hclog.Logger
 	// Registerer gets the planner's metrics. Default: none.
@@ -45,6 +50,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.PulseInterval == 0 {
 		c.PulseInterval = time.Second
+	}
+	if c.Wall == nil {
+		c.Wall = time.Now
 	}
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()

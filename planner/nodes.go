@@ -77,7 +77,7 @@ func (t *term) findLost(gone func(state.Owner) bool) {
 }
 
 func (t *term) markLost(l state.Live) {
-	now := time.Now()
+	now := t.now()
 	t.task(func(ctx context.Context) func() {
 		next, ok, err := t.store.MarkLost(ctx, t.leadership, l, now)
 		return func() {
@@ -94,7 +94,7 @@ func (t *term) markLost(l state.Live) {
 			t.cfg.Logger.Warn("run lost its executor", "job", l.Job, "run", l.Run, "node", l.Owner.Node,
 				"again", next.State == state.StateWaiting)
 			if next.State == state.StateWaiting {
-				t.addWaiting(&next, time.Now())
+				t.addWaiting(&next, t.now())
 			}
 		}
 	})

@@ -20,7 +20,7 @@ const (
 // Where none is left the entry stays as it is until one comes or check looks.
 func (t *term) place(e *entry) {
 	if e.verdict != state.StateNone || e.version.Paused || e.version.Broken != nil ||
-		e.waiting != nil && e.waiting.NextTry.After(time.Now()) {
+		e.waiting != nil && e.waiting.NextTry.After(t.now()) {
 		return
 	}
 	// The balancer's choice first, then the others in the job's order, so that
@@ -153,7 +153,7 @@ func (t *term) decide(e *entry, to state.RunState, reason string, now time.Time)
 			e.deciding = false
 			if err != nil {
 				t.checkErr("decide "+rec.Job.String(), err)
-				t.checks.push(time.Now().Add(time.Second).UnixMicro(), e)
+				t.checks.push(t.now().Add(time.Second).UnixMicro(), e)
 				return
 			}
 			if ok {
@@ -241,7 +241,7 @@ func (t *term) lookup(s *session, p *workerv1.Progress) *entry {
 
 // addPending opens entries for runs that were asked for.
 func (t *term) addPending(runs []state.Pending) {
-	now := time.Now()
+	now := t.now()
 	for i := range runs {
 		p := &runs[i]
 		job := t.jobs[p.Job]

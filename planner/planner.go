@@ -82,6 +82,11 @@ func (p *Planner) Beat() time.Time {
 	return time.Time{}
 }
 
+// now is this node's wall clock. It has no monotonic part, by which a difference
+// of two readings would not show that the clock was set, or that the machine
+// slept, in between.
+func (p *Planner) now() time.Time { return p.cfg.Wall().Round(0) }
+
 func (p *Planner) setTerm(t *term) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -133,7 +133,7 @@ func (t *term) skip(ctx context.Context, v *Job, from, until time.Time, closed s
 		}
 		if _, err := t.store.Decide(ctx, t.leadership, state.Record{
 			Job: v.ID, Run: state.SlotRunID(slot), Generation: v.Generation, State: state.StateSkipped,
-			Reason: reason, Due: slot, Recorded: time.Now(), Shards: 1,
+			Reason: reason, Due: slot, Recorded: t.now(), Shards: 1,
 		}, v.Exclusive, 0); err != nil {
 			return err
 		}
@@ -232,7 +232,7 @@ func (t *term) missRange(
 	}
 	rec := state.Record{
 		Job: j.ID, Generation: j.Generation, State: verdict, Reason: reason,
-		Due: j.schedules.next(before), Recorded: time.Now(), Shards: 1,
+		Due: j.schedules.next(before), Recorded: t.now(), Shards: 1,
 	}
 	rec.Run = state.SlotRunID(rec.Due)
 	rec.Until = rec.Due

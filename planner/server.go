@@ -108,7 +108,7 @@ func serve(ctx context.Context, t *term, s *session, stream workerv1.LeaderServi
 			case heard <- struct{}{}:
 			default:
 			}
-			if r := m.GetReport(); r != nil && !t.post(ctx, func() { t.report(s, r, time.Now()) }) {
+			if r := m.GetReport(); r != nil && !t.post(ctx, func() { t.report(s, r, t.now()) }) {
 				return errTermOver
 			}
 		}

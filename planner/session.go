@@ -138,7 +138,7 @@ func (t *term) flush(s *session) {
 		t.end(s, errSlow)
 		return
 	}
-	now := time.Now()
+	now := time.Now() // monotonic: a clock that was set back ends no session
 	for len(s.revoked) > 0 {
 		if !s.send(&workerv1.AttendResponse{
 			Kind: &workerv1.AttendResponse_Revoke{Revoke: &workerv1.Revoke{Refs: s.revoked}},
@@ -162,7 +162,7 @@ func (t *term) flush(s *session) {
 	s.unsent = nil
 	if now.Sub(s.lastOut) >= t.cfg.PulseInterval {
 		s.send(&workerv1.AttendResponse{
-			Kind: &workerv1.AttendResponse_Pulse{Pulse: &workerv1.Pulse{Clock: now.UnixMicro()}},
+			Kind: &workerv1.AttendResponse_Pulse{Pulse: &workerv1.Pulse{Clock: t.now().UnixMicro()}},
 		}, now)
 	}
 }
@@ -221,7 +221,7 @@ func (t *term) attend(s *session, hello *workerv1.Hello) {
 	t.cfg.Logger.Info("executor attends", "node", s.owner.Node, "capacity", node.Capacity, "holds", len(hello.GetHeld()))
 	t.placeAnew()
 	for _, e := range t.open {
-		if len(e.holders) == 0 && !e.deciding && (e.waiting == nil || !e.waiting.NextTry.After(time.Now())) {
+		if len(e.holders) == 0 && !e.deciding && (e.waiting == nil || !e.waiting.NextTry.After(t.now())) {
 			t.place(e)
 		}
 	}

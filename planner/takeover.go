@@ -122,7 +122,7 @@ func (t *term) tryReplay(j *timed, w window) {
 			}
 			t.replays--
 			if ok {
-				t.catchUp(j, w.version, latest, time.Now())
+				t.catchUp(j, w.version, latest, t.now())
 			}
 			t.nextTurn(j)
 		}

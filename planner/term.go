@@ -212,7 +212,7 @@ func (t *term) loop(
 ) error {
 	defer close(t.over)
 	defer t.closeSessions()
-	now := time.Now()
+	now := t.now()
 	t.takeOver(jobs, gone, mark, now)
 	t.metrics.takeover.Set(time.Since(begun).Seconds())
 	t.cfg.Logger.Info("planning", "term", t.leadership.Number, "jobs", len(jobs), "watermark", mark.Instant,
@@ -229,11 +229,11 @@ func (t *term) loop(
 			t.drainPosted()
 		case <-changes.wake:
 			for _, c := range changes.take() {
-				t.change(c, time.Now())
+				t.change(c, t.now())
 			}
 		case <-ticker.C:
 		}
-		t.turn(time.Now())
+		t.turn(t.now())
 	}
 }
 
@@ -252,7 +252,7 @@ func (t *term) drainPosted() {
 // turn does what is due at now: it plans ahead, looks after what is late, sends
 // and moves the watermark.
 func (t *term) turn(now time.Time) {
-	t.beat.Store(now.UnixMicro())
+	t.beat.Store(time.Now().UnixMicro())
 	if gap := now.Sub(t.lastSeen); !t.lastSeen.IsZero() && gap > t.cfg.Horizon && now.After(t.planned) {
 		// The clock was set forward, or the process slept: nobody planned.
 		t.overslept(now.Truncate(time.Second))

@@ -28,7 +28,7 @@ func (t *term) lookForWaiting() {
 				t.lookAgain, after = true, time.Second
 			}
 			for i := range live {
-				t.addWaiting(&live[i], time.Now())
+				t.addWaiting(&live[i], t.now())
 			}
 			t.later(after, func() {
 				if t.looking = false; t.lookAgain {

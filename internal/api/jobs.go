@@ -45,7 +45,7 @@ func (s *jobService) GetJob(ctx context.Context, req *leaderdv1.GetJobRequest) (
 	if err != nil {
 		return nil, s.fail(ctx, reads, req.GetName(), err)
 	}
-	return &leaderdv1.GetJobResponse{Job: jobOf(&entry, time.Now())}, nil
+	return &leaderdv1.GetJobResponse{Job: jobOf(&entry, s.cfg.Wall())}, nil
 }
 
 // ListJobs implements leaderdv1.JobServiceServer.
@@ -66,7 +66,7 @@ func (s *jobService) ListJobs(ctx context.Context, req *leaderdv1.ListJobsReques
 	if err != nil {
 		return nil, s.fail(ctx, reads, req.GetParent(), err)
 	}
-	res, now := &leaderdv1.ListJobsResponse{}, time.Now()
+	res, now := &leaderdv1.ListJobsResponse{}, s.cfg.Wall()
 	for i := range page.Jobs {
 		res.Jobs = append(res.Jobs, jobOf(&page.Jobs[i], now))
 	}
@@ -100,7 +100,7 @@ func (s *jobService) UpdateJob(ctx context.Context, req *leaderdv1.UpdateJobRequ
 	if err := refuse(v); err != nil {
 		return nil, err
 	}
-	p.Now = time.Now()
+	p.Now = s.cfg.Wall()
 	res, err := s.cfg.Putter.PutJob(ctx, p)
 	if err != nil {
 		return nil, s.fail(ctx, writes, job.GetName(), err)
@@ -124,14 +124,14 @@ type changeRequest interface {
 	GetReason() string
 }
 
-func changeOf(ctx context.Context, req changeRequest) (store.ChangeJob, error) {
+func (s *jobService) changeOf(ctx context.Context, req changeRequest) (store.ChangeJob, error) {
 	var v state.Violations
 	c := store.ChangeJob{
 		ID:       parseJobName(&v, req.GetName()),
 		Revision: parseEtag(&v, req.GetEtag()),
 		Actor:    actorOf(ctx, &v),
 		Reason:   req.GetReason(),
-		Now:      time.Now(),
+		Now:      s.cfg.Wall(),
 	}
 	checkReason(&v, c.Reason)
 	return c, refuse(v)
@@ -139,7 +139,7 @@ func changeOf(ctx context.Context, req changeRequest) (store.ChangeJob, error) {
 
 // DeleteJob implements leaderdv1.JobServiceServer.
 func (s *jobService) DeleteJob(ctx context.Context, req *leaderdv1.DeleteJobRequest) (*emptypb.Empty, error) {
-	c, err := changeOf(ctx, req)
+	c, err := s.changeOf(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (s *jobService) DeleteJob(ctx context.Context, req *leaderdv1.DeleteJobRequ
 
 // PauseJob implements leaderdv1.JobServiceServer.
 func (s *jobService) PauseJob(ctx context.Context, req *leaderdv1.PauseJobRequest) (*leaderdv1.PauseJobResponse, error) {
-	c, err := changeOf(ctx, req)
+	c, err := s.changeOf(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (s *jobService) PauseJob(ctx context.Context, req *leaderdv1.PauseJobReques
 
 // ResumeJob implements leaderdv1.JobServiceServer.
 func (s *jobService) ResumeJob(ctx context.Context, req *leaderdv1.ResumeJobRequest) (*leaderdv1.ResumeJobResponse, error) {
-	c, err := changeOf(ctx, req)
+	c, err := s.changeOf(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (s *jobService) TriggerJob(ctx context.Context, req *leaderdv1.TriggerJobRe
 	}
 	var err error
 	for range 3 {
-		p.Requested = time.Now()
+		p.Requested = s.cfg.Wall()
 		p.Run = state.TriggerRunID(p.Requested, rand.Uint32())
 		if _, err = s.cfg.Triggerer.PutPending(ctx, p); !errors.Is(err, store.ErrExists) {
 			break

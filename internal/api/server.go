@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
@@ -71,8 +72,8 @@ type JobCounter interface {
 	Len() (jobs, broken int)
 }
 
-// Config has what the services answer from. All fields but Logger are
-// required.
+// Config has what the services answer from. All fields but Wall
+// and Logger are required.
 type Config struct {
 	// Node is the name of the answering node.
 	Node string
@@ -87,6 +88,9 @@ type Config struct {
 	Leadership Leadership
 	Nodes      NodeLister
 	Jobs       JobCounter
+	// Wall is the wall clock that changes and triggers are stamped with. It must
+	// not block, and is called from many goroutines. Default: time.Now.
+	Wall func() time.Time
 	// Logger gets what the driver of the store says. Default: none.
 	Logger hclog.Logger
 }
@@ -128,6 +132,9 @@ type Server struct {
 func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("api: %w", err)
+	}
+	if cfg.Wall == nil {
+		cfg.Wall = time.Now
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()

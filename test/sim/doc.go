@@ -1,4 +1,4 @@
-// Package bubble runs a whole cluster in virtual time: the store on memkv, its
+// Package sim runs a whole cluster in virtual time: the store on memkv, its
 // watch caches, control nodes that campaign and plan, and real executors that
 // attend them over gRPC, all in one testing/synctest bubble. Faults come from
 // the test or from a seed; what really ran is written down outside of leaderd.
@@ -21,4 +21,4 @@
 // A seed fixes the faults and the jobs, not how goroutines interleave, nor the
 // jitter that the product draws itself: a seed that failed fails often, not
 // always.
-package bubble
+package sim

@@ -1,4 +1,4 @@
-package bubble
+package sim
 
 import (
 	"flag"
@@ -20,7 +20,7 @@ var (
 )
 
 // TestRandom runs clusters under random faults and checks all invariants. A
-// violation names its seed: go test ./test/bubble -run 'TestRandom/N$' -seed N.
+// violation names its seed: go test ./test/sim -run 'TestRandom/N$' -seed N.
 func TestRandom(t *testing.T) {
 	length := 10 * time.Minute
 	if *hoursFlag > 0 {

@@ -1,4 +1,4 @@
-package bubble
+package sim
 
 import (
 	"fmt"

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/leaderd/leaderd/internal/history"
 	"github.com/leaderd/leaderd/internal/rpc"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
-	"github.com/leaderd/leaderd/test/e2e/history"
 )
 
 // callTimeout is what one node gets to answer: a stopped one does not.

@@ -16,10 +16,10 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leaderd/leaderd/internal/history"
 	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 	"github.com/leaderd/leaderd/state"
-	"github.com/leaderd/leaderd/test/e2e/history"
 	"github.com/leaderd/leaderd/test/etcdtest"
 )
 
@@ -203,17 +203,17 @@ func versionOf(j *statev1.Job) history.Version {
 
 // past is the history of the cluster up to an instant that it waits for: until
 // all slots up to then have a verdict.
-func (c *cluster) past(to time.Time) *history.History {
+func (c *cluster) past(to time.Time) *history.Facts {
 	c.t.Helper()
 	return c.pastOf(to, c.versions())
 }
 
 // pastOf is past with versions that were read before. Runs that are named may go
 // on.
-func (c *cluster) pastOf(to time.Time, versions map[string][]history.Version, live ...string) *history.History {
+func (c *cluster) pastOf(to time.Time, versions map[string][]history.Version, live ...string) *history.Facts {
 	c.t.Helper()
 	c.awaitWatermark(to)
-	h := &history.History{Jobs: versions}
+	h := &history.Facts{Jobs: versions}
 	await(c.t, "all runs up to then are over", func(context.Context) error {
 		h.Runs = h.Runs[:0]
 		for _, r := range c.runs("") {
@@ -238,14 +238,14 @@ func (c *cluster) pastOf(to time.Time, versions map[string][]history.Version, li
 
 // check asserts all of the history's rules on the slots in [from, to], logs what
 // became of them, and answers the history.
-func (c *cluster) check(from, to time.Time) *history.History {
+func (c *cluster) check(from, to time.Time) *history.Facts {
 	c.t.Helper()
 	h := c.past(to)
 	c.judge(h, from, to)
 	return h
 }
 
-func (c *cluster) judge(h *history.History, from, to time.Time) {
+func (c *cluster) judge(h *history.Facts, from, to time.Time) {
 	c.t.Helper()
 	found := h.Check(from, to)
 	l := h.Lateness(from, to)

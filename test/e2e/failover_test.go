@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leaderd/leaderd/internal/history"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
-	"github.com/leaderd/leaderd/test/e2e/history"
 	"github.com/leaderd/leaderd/test/etcdtest"
 )
 
@@ -101,7 +101,7 @@ func TestFailover(t *testing.T) {
 
 // checkDetection asserts that of the slots from death until it was noticed none
 // started elsewhere later than failoverLimit after that.
-func checkDetection(t testing.TB, h *history.History, dead *node, death, noticed time.Time) {
+func checkDetection(t testing.TB, h *history.Facts, dead *node, death, noticed time.Time) {
 	t.Helper()
 	nodes := h.Nodes()
 	t.Logf("a death was noticed after %s", noticed.Sub(death).Round(time.Millisecond))

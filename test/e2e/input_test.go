@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leaderd/leaderd/test/e2e/history"
+	"github.com/leaderd/leaderd/internal/history"
 )
 
 // cli runs the command line against the cluster and answers its exit status and

@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leaderd/leaderd/internal/history"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
-	"github.com/leaderd/leaderd/test/e2e/history"
 )
 
 // recorder is where work writes down that it started: by a request to its

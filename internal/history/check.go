@@ -38,7 +38,7 @@ func (v Violation) String() string {
 // Check answers what is wrong in h. That every due slot is accounted for is
 // checked of the slots in [from, to], which must be behind the watermark; all
 // other rules of everything. It takes time in the order of jobs times seconds.
-func (h *History) Check(from, to time.Time) []Violation {
+func (h *Facts) Check(from, to time.Time) []Violation {
 	c := checker{h: h, runs: map[runKey]*Run{}, ranges: map[string][]*Run{}, starts: map[runKey][]*Start{}}
 	c.index()
 	for job, versions := range h.Jobs {
@@ -58,7 +58,7 @@ func (h *History) Check(from, to time.Time) []Violation {
 type runKey struct{ job, run string }
 
 type checker struct {
-	h      *History
+	h      *Facts
 	runs   map[runKey]*Run
 	ranges map[string][]*Run // verdicts on several slots, by job
 	starts map[runKey][]*Start

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leaderd/leaderd/test/e2e/history"
+	"github.com/leaderd/leaderd/internal/history"
 )
 
 var t0 = time.Date(2026, 11, 30, 2, 0, 0, 0, time.UTC)
@@ -18,8 +18,8 @@ func id(seconds float64) string { return at(seconds).Format("20060102T150405Z") 
 // good is a history with nothing wrong: a job due every second, exclusive and
 // at-most-once, paused from 5.5 to 8.5 with one claim before the pause for a
 // slot after it, and another job with an edit, an outage and a second attempt.
-func good() *history.History {
-	h := &history.History{Jobs: map[string][]history.Version{
+func good() *history.Facts {
+	h := &history.Facts{Jobs: map[string][]history.Version{
 		"a": {
 			{Revision: 10, Effective: at(0), Anchor: at(0), Schedules: []string{"@every 1s"}, AtMostOnce: true, Exclusive: true},
 			{Revision: 50, Effective: at(5.5), Anchor: at(0), Schedules: []string{"@every 1s"}, AtMostOnce: true, Exclusive: true, Paused: true},
@@ -74,37 +74,37 @@ func TestGoodHistory(t *testing.T) {
 func TestCheckBites(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind  string
-		spoil func(*history.History)
+		spoil func(*history.Facts)
 	}{
-		"slot without a record": {history.Unaccounted, func(h *history.History) { h.Runs, h.Starts = h.Runs[1:], h.Starts[1:] }},
-		"slot in and out of a range": {history.Doubled, func(h *history.History) {
+		"slot without a record": {history.Unaccounted, func(h *history.Facts) { h.Runs, h.Starts = h.Runs[1:], h.Starts[1:] }},
+		"slot in and out of a range": {history.Doubled, func(h *history.Facts) {
 			h.Runs = append(h.Runs, history.Run{Job: "b", ID: id(9), State: "skipped", Due: at(9), Count: 1})
 		}},
-		"record listed twice": {history.Doubled, func(h *history.History) { h.Runs = append(h.Runs, h.Runs[0]) }},
-		"record of no slot": {history.Undue, func(h *history.History) {
+		"record listed twice": {history.Doubled, func(h *history.Facts) { h.Runs = append(h.Runs, h.Runs[0]) }},
+		"record of no slot": {history.Undue, func(h *history.Facts) {
 			h.Runs = append(h.Runs, history.Run{Job: "b", ID: id(5), State: "skipped", Due: at(5), Count: 1})
 		}},
-		"range that counts wrong": {history.Undue, func(h *history.History) { h.Runs[len(h.Runs)-2].Count = 3 }},
-		"claim after the pause": {history.Unfenced, func(h *history.History) {
+		"range that counts wrong": {history.Undue, func(h *history.Facts) { h.Runs[len(h.Runs)-2].Count = 3 }},
+		"claim after the pause": {history.Unfenced, func(h *history.Facts) {
 			h.Starts[5].Token, h.Runs[5].Attempts[0].Token = 51, 51
 		}},
-		"old work after the edit":        {history.Unfenced, func(h *history.History) { h.Starts[10].Mark = "one" }},
-		"claim older than the job":       {history.Unfenced, func(h *history.History) { h.Starts[0].Token = 9 }},
-		"start before its slot":          {history.Early, func(h *history.History) { h.Starts[0].At = at(0.999) }},
-		"start of no run":                {history.Unknown, func(h *history.History) { h.Starts[0].Run = id(0.5) }},
-		"start with another token":       {history.Unknown, func(h *history.History) { h.Starts[0].Token = 19 }},
-		"success that nobody wrote down": {history.Silent, func(h *history.History) { h.Starts = h.Starts[1:] }},
-		"same attempt twice":             {history.Twice, func(h *history.History) { h.Starts = append(h.Starts, h.Starts[8]) }},
-		"at-most-once, two attempts": {history.Twice, func(h *history.History) {
+		"old work after the edit":        {history.Unfenced, func(h *history.Facts) { h.Starts[10].Mark = "one" }},
+		"claim older than the job":       {history.Unfenced, func(h *history.Facts) { h.Starts[0].Token = 9 }},
+		"start before its slot":          {history.Early, func(h *history.Facts) { h.Starts[0].At = at(0.999) }},
+		"start of no run":                {history.Unknown, func(h *history.Facts) { h.Starts[0].Run = id(0.5) }},
+		"start with another token":       {history.Unknown, func(h *history.Facts) { h.Starts[0].Token = 19 }},
+		"success that nobody wrote down": {history.Silent, func(h *history.Facts) { h.Starts = h.Starts[1:] }},
+		"same attempt twice":             {history.Twice, func(h *history.Facts) { h.Starts = append(h.Starts, h.Starts[8]) }},
+		"at-most-once, two attempts": {history.Twice, func(h *history.Facts) {
 			s := h.Starts[0]
 			s.Attempt, s.Token = 2, 29
 			h.Starts = append(h.Starts, s)
 		}},
-		"second attempt after a success": {history.Again, func(h *history.History) {
+		"second attempt after a success": {history.Again, func(h *history.Facts) {
 			h.Runs[len(h.Runs)-1].Attempts[0].State = "succeeded"
 		}},
-		"runs that overlap": {history.Overlap, func(h *history.History) { h.Runs[0].Attempts[0].Ended = at(2.5) }},
-		"schedule nobody knows": {history.Broken, func(h *history.History) {
+		"runs that overlap": {history.Overlap, func(h *history.Facts) { h.Runs[0].Attempts[0].Ended = at(2.5) }},
+		"schedule nobody knows": {history.Broken, func(h *history.Facts) {
 			h.Jobs["b"][1].Schedules = []string{"@yearly"}
 		}},
 	} {

@@ -66,8 +66,8 @@ func Slot(run string) (slot time.Time, ok bool) {
 	return t, err == nil
 }
 
-// History is all that is known of a cluster's past.
-type History struct {
+// Facts is all that is known of a cluster's past.
+type Facts struct {
 	// Jobs has the versions of each job in order of revision.
 	Jobs   map[string][]Version
 	Starts []Start
@@ -81,7 +81,7 @@ type Lateness struct {
 }
 
 // Lateness of the starts of slots in [from, to].
-func (h *History) Lateness(from, to time.Time) Lateness {
+func (h *Facts) Lateness(from, to time.Time) Lateness {
 	var all []time.Duration
 	for i := range h.Starts {
 		s := &h.Starts[i]
@@ -98,7 +98,7 @@ func (h *History) Lateness(from, to time.Time) Lateness {
 
 // Count tells how many runs have each "state" or "state:reason"; a verdict on
 // several slots counts for each.
-func (h *History) Count() map[string]int64 {
+func (h *Facts) Count() map[string]int64 {
 	out := map[string]int64{}
 	for i := range h.Runs {
 		r := &h.Runs[i]
@@ -112,7 +112,7 @@ func (h *History) Count() map[string]int64 {
 }
 
 // Nodes tells which executor had each attempt.
-func (h *History) Nodes() map[Holder]string {
+func (h *Facts) Nodes() map[Holder]string {
 	out := map[Holder]string{}
 	for i := range h.Runs {
 		for _, a := range h.Runs[i].Attempts {

@@ -1,16 +1,15 @@
-// Package etcdtest starts real etcd members inside the test process, on
-// loopback ports and in a temporary directory, and takes them down again when
-// the test ends.
+// Package etcdtest starts real etcd members, on loopback ports and in a temporary
+// directory, and takes them down again when the test ends. They run inside the
+// test process, or, WithProcesses, in processes of their own that can be stopped
+// and killed.
 //
 // Members write without fsync, so they are fast and survive Stop, Kill and
-// Restart (the process lives on) but would not survive a crash of the machine.
+// Restart (the machine lives on) but would not survive its crash.
 package etcdtest
 
 import (
-	"context"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/types"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
@@ -25,6 +25,9 @@ import (
 
 // startTimeout bounds how long a member may take to become ready.
 const startTimeout = 60 * time.Second
+
+// endTimeout is what a member's process gets to end in good order.
+const endTimeout = 10 * time.Second
 
 // startTries is how often Start picks new ports when another process took one
 // between the moment it was found free and the moment etcd listened on it.
@@ -37,6 +40,7 @@ type options struct {
 	quota    int64
 	fsync    bool
 	modify   []func(*embed.Config)
+	process  bool
 }
 
 // Option changes how Start starts the members.
@@ -58,6 +62,10 @@ func WithQuota(bytes int64) Option { return func(o *options) { o.quota = bytes }
 // WithFsync makes the members sync their log to disk, for measurements.
 func WithFsync() Option { return func(o *options) { o.fsync = true } }
 
+// WithProcesses runs every member in a process of its own, the test's program
+// started anew: its TestMain must call Main first. WithConfig has no effect then.
+func WithProcesses() Option { return func(o *options) { o.process = true } }
+
 // WithConfig changes any other setting of every member, last of all.
 func WithConfig(f func(*embed.Config)) Option {
 	return func(o *options) { o.modify = append(o.modify, f) }
@@ -66,9 +74,14 @@ func WithConfig(f func(*embed.Config)) Option {
 type member struct {
 	name         string
 	dir          string
-	peer, client string // URLs
-	etcd         *embed.Etcd
+	peer, client string      // URLs
+	etcd         *embed.Etcd // while it runs in this process
+	process      *process    // while it runs in its own
+	id           types.ID    // once it was ready
+	paused       bool
 }
+
+func (m *member) running() bool { return m.etcd != nil || m.process != nil }
 
 // Server is a running cluster. Its methods fail the test on error and may be
 // called by one goroutine at a time, except Client, which any may call.
@@ -153,35 +166,20 @@ func freePorts(n int) ([]int, error) {
 	return ports, nil
 }
 
-func (s *Server) config(m *member) (*embed.Config, error) {
-	cfg := embed.NewConfig()
-	cfg.Name = m.name
-	cfg.Dir = m.dir
-	peer, err := url.Parse(m.peer)
-	if err != nil {
-		return nil, err
+// cluster is all members, as etcd's configuration names them.
+func (s *Server) cluster() string {
+	var all []string
+	for _, m := range s.members {
+		all = append(all, m.name+"="+m.peer)
 	}
-	client, err := url.Parse(m.client)
-	if err != nil {
-		return nil, err
+	return strings.Join(all, ",")
+}
+
+func (s *Server) settings(m *member) settings {
+	return settings{
+		Name: m.name, Dir: m.dir, Peer: m.peer, Client: m.client, Cluster: s.cluster(),
+		Tick: s.o.tick, Election: s.o.election, Quota: s.o.quota, Fsync: s.o.fsync,
 	}
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
-	var cluster []string
-	for _, o := range s.members {
-		cluster = append(cluster, o.name+"="+o.peer)
-	}
-	cfg.InitialCluster = strings.Join(cluster, ",")
-	cfg.ClusterState = embed.ClusterStateFlagNew
-	cfg.TickMs = uint(s.o.tick.Milliseconds())
-	cfg.ElectionMs = uint(s.o.election.Milliseconds())
-	cfg.QuotaBackendBytes = s.o.quota
-	cfg.UnsafeNoFsync = !s.o.fsync
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	for _, f := range s.o.modify {
-		f(cfg)
-	}
-	return cfg, nil
 }
 
 func (s *Server) startAll() error {
@@ -200,9 +198,20 @@ func (s *Server) startAll() error {
 }
 
 func (s *Server) launch(m *member) error {
-	cfg, err := s.config(m)
+	if s.o.process {
+		p, err := startProcess(s.settings(m))
+		if err != nil {
+			return fmt.Errorf("launch %s: %w", m.name, err)
+		}
+		m.process, m.paused = p, false
+		return nil
+	}
+	cfg, err := s.settings(m).config()
 	if err != nil {
 		return fmt.Errorf("configure %s: %w", m.name, err)
+	}
+	for _, f := range s.o.modify {
+		f(cfg)
 	}
 	e, err := embed.StartEtcd(cfg)
 	if err != nil {
@@ -213,10 +222,19 @@ func (s *Server) launch(m *member) error {
 }
 
 func ready(m *member) error {
+	if m.process != nil {
+		id, err := m.process.awaitReady(startTimeout)
+		if err != nil {
+			return fmt.Errorf("await %s: %w", m.name, err)
+		}
+		m.id = id
+		return nil
+	}
 	timeout := time.NewTimer(startTimeout)
 	defer timeout.Stop()
 	select {
 	case <-m.etcd.Server.ReadyNotify():
+		m.id = m.etcd.Server.MemberID()
 		return nil
 	case err := <-m.etcd.Err():
 		return fmt.Errorf("await %s: %w", m.name, err)
@@ -235,18 +253,8 @@ func (s *Server) Endpoints() []string {
 	return out
 }
 
-// Etcd is member i, or nil while it is stopped.
+// Etcd is member i, or nil while it is stopped or runs in its own process.
 func (s *Server) Etcd(i int) *embed.Etcd { return s.members[i].etcd }
-
-// Leader is the index of the member that leads, or -1.
-func (s *Server) Leader() int {
-	for i, m := range s.members {
-		if m.etcd != nil && m.etcd.Server.Leader() == m.etcd.Server.MemberID() {
-			return i
-		}
-	}
-	return -1
-}
 
 // Client is a client of all members, made at the first call and closed with the
 // cluster. Callers must not close it.
@@ -283,80 +291,6 @@ func (s *Server) newClient() *clientv3.Client {
 		s.t.Fatalf("make etcd client: %v", err)
 	}
 	return c
-}
-
-// Stop stops member i in good order (a leader hands over). Its data stays.
-func (s *Server) Stop(i int) {
-	if m := s.members[i]; m.etcd != nil {
-		m.etcd.Close()
-		m.etcd = nil
-	}
-}
-
-// Kill stops member i as if its process had died: a leader hands nothing over.
-func (s *Server) Kill(i int) {
-	if m := s.members[i]; m.etcd != nil {
-		m.etcd.Server.HardStop()
-		m.etcd.Close()
-		m.etcd = nil
-	}
-}
-
-// StopAll stops every member.
-func (s *Server) StopAll() {
-	var wg sync.WaitGroup
-	for i := range s.members {
-		wg.Go(func() { s.Stop(i) })
-	}
-	wg.Wait()
-}
-
-// Restart starts member i again (stopping it first where it runs) and waits
-// until it is ready: it needs a quorum of running members for that.
-func (s *Server) Restart(i int) {
-	s.t.Helper()
-	s.Stop(i)
-	m := s.members[i]
-	if err := s.launch(m); err != nil {
-		s.t.Fatalf("restart etcd: %v", err)
-	}
-	if err := ready(m); err != nil {
-		s.t.Fatalf("restart etcd: %v", err)
-	}
-}
-
-// RestartAll starts every stopped member again and waits until all are ready.
-func (s *Server) RestartAll() {
-	s.t.Helper()
-	for _, m := range s.members {
-		if m.etcd == nil {
-			if err := s.launch(m); err != nil {
-				s.t.Fatalf("restart etcd: %v", err)
-			}
-		}
-	}
-	for _, m := range s.members {
-		if err := ready(m); err != nil {
-			s.t.Fatalf("restart etcd: %v", err)
-		}
-	}
-}
-
-// AwaitLeader waits until a running member leads and answers its index.
-func (s *Server) AwaitLeader(ctx context.Context) int {
-	s.t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if i := s.Leader(); i >= 0 {
-			return i
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			s.t.Fatalf("await etcd leader: %v", context.Cause(ctx))
-		}
-	}
 }
 
 func (s *Server) close() {

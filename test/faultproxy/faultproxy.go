@@ -1,6 +1,6 @@
 // Package faultproxy is a TCP proxy that breaks the network between two parties
 // of a test on demand: it cuts connections, holds back the bytes of one or both
-// directions, and delays them.
+// directions, delays them, and slows them down.
 //
 // It never loses, changes or reorders a byte of a connection that lives on, as
 // TCP does not either: what was held flows on after Heal.
@@ -52,7 +52,8 @@ type faults struct {
 	cut       bool
 	held      Direction
 	up, down  time.Duration
-	connected int // accepted so far, for Accepted
+	rate      [2]int // bytes a second, up and down; 0 is no limit
+	connected int    // accepted so far, for Accepted
 }
 
 func (f faults) delay(d Direction) time.Duration {
@@ -60,6 +61,13 @@ func (f faults) delay(d Direction) time.Duration {
 		return f.up
 	}
 	return f.down
+}
+
+func (f faults) limit(d Direction) int {
+	if d == Up {
+		return f.rate[0]
+	}
+	return f.rate[1]
 }
 
 // Listen starts a proxy to the target, a host:port or a URL with them. It dials
@@ -138,6 +146,21 @@ func (p *Proxy) Delay(dir Direction, d time.Duration) {
 		}
 		if dir&Down != 0 {
 			f.down = d
+		}
+	})
+}
+
+// Throttle lets no more than so many bytes a second through each connection in
+// each of the given directions; 0 is no limit. What does not get through yet is
+// kept, up to some megabytes a connection; from there on the sender is held up.
+// Heal does not end it; a Throttle of zero does.
+func (p *Proxy) Throttle(dir Direction, bytesPerSecond int) {
+	p.set(func(f *faults) {
+		if dir&Up != 0 {
+			f.rate[0] = bytesPerSecond
+		}
+		if dir&Down != 0 {
+			f.rate[1] = bytesPerSecond
 		}
 	})
 }

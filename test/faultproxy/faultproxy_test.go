@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -175,4 +176,26 @@ func TestCloseEndsHeldConnections(t *testing.T) {
 	p.Close()
 	broken(t, c)
 	p.Close()
+}
+
+func TestThrottleSlowsOneWayDown(t *testing.T) {
+	p := faultproxy.Start(t, echo(t))
+	c := dial(t, p)
+	p.Throttle(faultproxy.Up, 1000)
+	begun := time.Now()
+	send(t, c, strings.Repeat("x", 500))
+	receive(t, c, 500)
+	require.GreaterOrEqual(t, time.Since(begun), 400*time.Millisecond)
+	send(t, c, strings.Repeat("y", 1<<20)) // for a quarter of an hour
+	p.Throttle(faultproxy.Up, 0)
+	require.Equal(t, 1<<20, len(receive(t, c, 1<<20)))
+}
+
+func TestThrottledConnectionsCanBeReset(t *testing.T) {
+	p := faultproxy.Start(t, echo(t))
+	c := dial(t, p)
+	p.Throttle(faultproxy.Both, 1)
+	send(t, c, strings.Repeat("x", 100))
+	p.Reset()
+	broken(t, c)
 }

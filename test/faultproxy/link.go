@@ -80,11 +80,7 @@ func (p *Proxy) forward(l *link, way Direction, from, to net.Conn) {
 		}
 	})
 	for c := range chunks {
-		if !p.pass(l, way, c.read) {
-			l.reset()
-			return
-		}
-		if _, err := to.Write(c.data); err != nil {
+		if !p.pass(l, way, c.read) || !p.write(l, way, to, c.data) {
 			l.reset()
 			return
 		}
@@ -95,6 +91,32 @@ func (p *Proxy) forward(l *link, way Direction, from, to net.Conn) {
 	if tcp, ok := to.(*net.TCPConn); ok {
 		_ = tcp.CloseWrite() // fails only where the other side is gone too
 	}
+}
+
+// paces is how many pieces a second a throttled way is cut into.
+const paces = 20
+
+// write writes data as fast as the way allows; false when the link is over.
+func (p *Proxy) write(l *link, way Direction, to net.Conn, data []byte) bool {
+	for len(data) > 0 {
+		piece := data
+		f, changed := p.get()
+		if rate := f.limit(way); rate > 0 {
+			piece = data[:min(len(data), max(1, rate/paces))]
+			select {
+			case <-time.After(time.Duration(len(piece)) * time.Second / time.Duration(rate)):
+			case <-changed:
+				continue
+			case <-l.done:
+				return false
+			}
+		}
+		if _, err := to.Write(piece); err != nil {
+			return false
+		}
+		data = data[len(piece):]
+	}
+	return true
 }
 
 // pass blocks until a chunk read at the given instant may go on; false when the

@@ -166,13 +166,16 @@ type GetClusterStatusResponse struct {
 	Nodes []*Node `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	// Stored jobs.
 	Jobs int64 `protobuf:"varint,6,opt,name=jobs,proto3" json:"jobs,omitempty"`
-	// Jobs whose stored spec is broken.
+	// Jobs whose stored spec is broken, or whose last run's record cannot be read.
 	QuarantinedJobs int64 `protobuf:"varint,7,opt,name=quarantined_jobs,json=quarantinedJobs,proto3" json:"quarantined_jobs,omitempty"`
 	// Name of the node that answered.
 	AnsweredBy string `protobuf:"bytes,8,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"`
 	// Lateness of starts as the leader saw them in its newest minute; absent if
 	// nothing started or there is no leader.
-	Lateness      *Lateness `protobuf:"bytes,9,opt,name=lateness,proto3" json:"lateness,omitempty"`
+	Lateness *Lateness `protobuf:"bytes,9,opt,name=lateness,proto3" json:"lateness,omitempty"`
+	// Runs that are due and have not started, as the leader saw them last; absent if
+	// there are none or there is no leader.
+	Late          *LateRuns `protobuf:"bytes,10,opt,name=late,proto3" json:"late,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -270,6 +273,86 @@ func (x *GetClusterStatusResponse) GetLateness() *Lateness {
 	return nil
 }
 
+func (x *GetClusterStatusResponse) GetLate() *LateRuns {
+	if x != nil {
+		return x.Late
+	}
+	return nil
+}
+
+// LateRuns are due and have not started.
+type LateRuns struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many they are.
+	Runs int64 `protobuf:"varint,1,opt,name=runs,proto3" json:"runs,omitempty"`
+	// Job of the one that was due first, namespaces/{namespace}/jobs/{job}.
+	WorstJob string `protobuf:"bytes,2,opt,name=worst_job,json=worstJob,proto3" json:"worst_job,omitempty"`
+	// When that was due.
+	WorstDueTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=worst_due_time,json=worstDueTime,proto3" json:"worst_due_time,omitempty"`
+	// How long ago, by the answering node's clock.
+	Worst         *durationpb.Duration `protobuf:"bytes,4,opt,name=worst,proto3" json:"worst,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LateRuns) Reset() {
+	*x = LateRuns{}
+	mi := &file_leaderd_v1_cluster_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LateRuns) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LateRuns) ProtoMessage() {}
+
+func (x *LateRuns) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_cluster_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LateRuns.ProtoReflect.Descriptor instead.
+func (*LateRuns) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_cluster_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *LateRuns) GetRuns() int64 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
+func (x *LateRuns) GetWorstJob() string {
+	if x != nil {
+		return x.WorstJob
+	}
+	return ""
+}
+
+func (x *LateRuns) GetWorstDueTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.WorstDueTime
+	}
+	return nil
+}
+
+func (x *LateRuns) GetWorst() *durationpb.Duration {
+	if x != nil {
+		return x.Worst
+	}
+	return nil
+}
+
 // Lateness is how long after their slots runs started.
 type Lateness struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -287,7 +370,7 @@ type Lateness struct {
 
 func (x *Lateness) Reset() {
 	*x = Lateness{}
-	mi := &file_leaderd_v1_cluster_proto_msgTypes[2]
+	mi := &file_leaderd_v1_cluster_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -299,7 +382,7 @@ func (x *Lateness) String() string {
 func (*Lateness) ProtoMessage() {}
 
 func (x *Lateness) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_cluster_proto_msgTypes[2]
+	mi := &file_leaderd_v1_cluster_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -312,7 +395,7 @@ func (x *Lateness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lateness.ProtoReflect.Descriptor instead.
 func (*Lateness) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_cluster_proto_rawDescGZIP(), []int{2}
+	return file_leaderd_v1_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Lateness) GetStarts() int64 {
@@ -370,7 +453,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_leaderd_v1_cluster_proto_msgTypes[3]
+	mi := &file_leaderd_v1_cluster_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -382,7 +465,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_cluster_proto_msgTypes[3]
+	mi := &file_leaderd_v1_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -395,7 +478,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_cluster_proto_rawDescGZIP(), []int{3}
+	return file_leaderd_v1_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Node) GetName() string {
@@ -467,7 +550,7 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"\n" +
 	"\x18leaderd/v1/cluster.proto\x12\n" +
 	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x19\n" +
-	"\x17GetClusterStatusRequest\"\xfa\x02\n" +
+	"\x17GetClusterStatusRequest\"\xa4\x03\n" +
 	"\x18GetClusterStatusResponse\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\tR\x06leader\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x03R\x04term\x128\n" +
@@ -478,7 +561,14 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"\x10quarantined_jobs\x18\a \x01(\x03R\x0fquarantinedJobs\x12\x1f\n" +
 	"\vanswered_by\x18\b \x01(\tR\n" +
 	"answeredBy\x120\n" +
-	"\blateness\x18\t \x01(\v2\x14.leaderd.v1.LatenessR\blateness\"\xa9\x01\n" +
+	"\blateness\x18\t \x01(\v2\x14.leaderd.v1.LatenessR\blateness\x12(\n" +
+	"\x04late\x18\n" +
+	" \x01(\v2\x14.leaderd.v1.LateRunsR\x04late\"\xae\x01\n" +
+	"\bLateRuns\x12\x12\n" +
+	"\x04runs\x18\x01 \x01(\x03R\x04runs\x12\x1b\n" +
+	"\tworst_job\x18\x02 \x01(\tR\bworstJob\x12@\n" +
+	"\x0eworst_due_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\fworstDueTime\x12/\n" +
+	"\x05worst\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05worst\"\xa9\x01\n" +
 	"\bLateness\x12\x16\n" +
 	"\x06starts\x18\x01 \x01(\x03R\x06starts\x12+\n" +
 	"\x03p50\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03p50\x12+\n" +
@@ -528,34 +618,38 @@ func file_leaderd_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_leaderd_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_leaderd_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_leaderd_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_leaderd_v1_cluster_proto_goTypes = []any{
 	(ErrorReason)(0),                 // 0: leaderd.v1.ErrorReason
 	(*GetClusterStatusRequest)(nil),  // 1: leaderd.v1.GetClusterStatusRequest
 	(*GetClusterStatusResponse)(nil), // 2: leaderd.v1.GetClusterStatusResponse
-	(*Lateness)(nil),                 // 3: leaderd.v1.Lateness
-	(*Node)(nil),                     // 4: leaderd.v1.Node
-	nil,                              // 5: leaderd.v1.Node.LabelsEntry
-	(*timestamppb.Timestamp)(nil),    // 6: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 7: google.protobuf.Duration
+	(*LateRuns)(nil),                 // 3: leaderd.v1.LateRuns
+	(*Lateness)(nil),                 // 4: leaderd.v1.Lateness
+	(*Node)(nil),                     // 5: leaderd.v1.Node
+	nil,                              // 6: leaderd.v1.Node.LabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 7: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 8: google.protobuf.Duration
 }
 var file_leaderd_v1_cluster_proto_depIdxs = []int32{
-	6,  // 0: leaderd.v1.GetClusterStatusResponse.watermark:type_name -> google.protobuf.Timestamp
-	7,  // 1: leaderd.v1.GetClusterStatusResponse.watermark_lag:type_name -> google.protobuf.Duration
-	4,  // 2: leaderd.v1.GetClusterStatusResponse.nodes:type_name -> leaderd.v1.Node
-	3,  // 3: leaderd.v1.GetClusterStatusResponse.lateness:type_name -> leaderd.v1.Lateness
-	7,  // 4: leaderd.v1.Lateness.p50:type_name -> google.protobuf.Duration
-	7,  // 5: leaderd.v1.Lateness.p99:type_name -> google.protobuf.Duration
-	7,  // 6: leaderd.v1.Lateness.max:type_name -> google.protobuf.Duration
-	5,  // 7: leaderd.v1.Node.labels:type_name -> leaderd.v1.Node.LabelsEntry
-	6,  // 8: leaderd.v1.Node.start_time:type_name -> google.protobuf.Timestamp
-	1,  // 9: leaderd.v1.ClusterService.GetClusterStatus:input_type -> leaderd.v1.GetClusterStatusRequest
-	2,  // 10: leaderd.v1.ClusterService.GetClusterStatus:output_type -> leaderd.v1.GetClusterStatusResponse
-	10, // [10:11] is the sub-list for method output_type
-	9,  // [9:10] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	7,  // 0: leaderd.v1.GetClusterStatusResponse.watermark:type_name -> google.protobuf.Timestamp
+	8,  // 1: leaderd.v1.GetClusterStatusResponse.watermark_lag:type_name -> google.protobuf.Duration
+	5,  // 2: leaderd.v1.GetClusterStatusResponse.nodes:type_name -> leaderd.v1.Node
+	4,  // 3: leaderd.v1.GetClusterStatusResponse.lateness:type_name -> leaderd.v1.Lateness
+	3,  // 4: leaderd.v1.GetClusterStatusResponse.late:type_name -> leaderd.v1.LateRuns
+	7,  // 5: leaderd.v1.LateRuns.worst_due_time:type_name -> google.protobuf.Timestamp
+	8,  // 6: leaderd.v1.LateRuns.worst:type_name -> google.protobuf.Duration
+	8,  // 7: leaderd.v1.Lateness.p50:type_name -> google.protobuf.Duration
+	8,  // 8: leaderd.v1.Lateness.p99:type_name -> google.protobuf.Duration
+	8,  // 9: leaderd.v1.Lateness.max:type_name -> google.protobuf.Duration
+	6,  // 10: leaderd.v1.Node.labels:type_name -> leaderd.v1.Node.LabelsEntry
+	7,  // 11: leaderd.v1.Node.start_time:type_name -> google.protobuf.Timestamp
+	1,  // 12: leaderd.v1.ClusterService.GetClusterStatus:input_type -> leaderd.v1.GetClusterStatusRequest
+	2,  // 13: leaderd.v1.ClusterService.GetClusterStatus:output_type -> leaderd.v1.GetClusterStatusResponse
+	13, // [13:14] is the sub-list for method output_type
+	12, // [12:13] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_cluster_proto_init() }
@@ -569,7 +663,7 @@ func file_leaderd_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_cluster_proto_rawDesc), len(file_leaderd_v1_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

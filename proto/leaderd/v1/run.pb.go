@@ -50,6 +50,8 @@ const (
 	Run_STATE_SKIPPED Run_State = 10
 	// It could not be started in time.
 	Run_STATE_MISSED Run_State = 11
+	// What is stored of the run cannot be read; the detail has the key.
+	Run_STATE_UNREADABLE Run_State = 12
 )
 
 // Enum value maps for Run_State.
@@ -67,6 +69,7 @@ var (
 		9:  "STATE_LOST",
 		10: "STATE_SKIPPED",
 		11: "STATE_MISSED",
+		12: "STATE_UNREADABLE",
 	}
 	Run_State_value = map[string]int32{
 		"STATE_UNSPECIFIED": 0,
@@ -81,6 +84,7 @@ var (
 		"STATE_LOST":        9,
 		"STATE_SKIPPED":     10,
 		"STATE_MISSED":      11,
+		"STATE_UNREADABLE":  12,
 	}
 )
 
@@ -109,6 +113,59 @@ func (x Run_State) Number() protoreflect.EnumNumber {
 // Deprecated: Use Run_State.Descriptor instead.
 func (Run_State) EnumDescriptor() ([]byte, []int) {
 	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{0, 0}
+}
+
+// Order of runs.
+type ListRunsRequest_Order int32
+
+const (
+	// As ORDER_JOB.
+	ListRunsRequest_ORDER_UNSPECIFIED ListRunsRequest_Order = 0
+	// By job, and within a job the newest first.
+	ListRunsRequest_ORDER_JOB ListRunsRequest_Order = 1
+	// The newest first, whatever their jobs. Each page looks at every job.
+	ListRunsRequest_ORDER_NEWEST ListRunsRequest_Order = 2
+)
+
+// Enum value maps for ListRunsRequest_Order.
+var (
+	ListRunsRequest_Order_name = map[int32]string{
+		0: "ORDER_UNSPECIFIED",
+		1: "ORDER_JOB",
+		2: "ORDER_NEWEST",
+	}
+	ListRunsRequest_Order_value = map[string]int32{
+		"ORDER_UNSPECIFIED": 0,
+		"ORDER_JOB":         1,
+		"ORDER_NEWEST":      2,
+	}
+)
+
+func (x ListRunsRequest_Order) Enum() *ListRunsRequest_Order {
+	p := new(ListRunsRequest_Order)
+	*p = x
+	return p
+}
+
+func (x ListRunsRequest_Order) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ListRunsRequest_Order) Descriptor() protoreflect.EnumDescriptor {
+	return file_leaderd_v1_run_proto_enumTypes[1].Descriptor()
+}
+
+func (ListRunsRequest_Order) Type() protoreflect.EnumType {
+	return &file_leaderd_v1_run_proto_enumTypes[1]
+}
+
+func (x ListRunsRequest_Order) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ListRunsRequest_Order.Descriptor instead.
+func (ListRunsRequest_Order) EnumDescriptor() ([]byte, []int) {
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{4, 0}
 }
 
 // Run is one execution of a job, or the verdict on a slot that had none.
@@ -485,7 +542,15 @@ type ListRunsRequest struct {
 	// At most this many; default 100, at most 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// From the answer before.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// ORDER_JOB unless set.
+	Order ListRunsRequest_Order `protobuf:"varint,4,opt,name=order,proto3,enum=leaderd.v1.ListRunsRequest_Order" json:"order,omitempty"`
+	// Only runs in one of these states; empty: in any.
+	States []Run_State `protobuf:"varint,5,rep,packed,name=states,proto3,enum=leaderd.v1.Run_State" json:"states,omitempty"`
+	// Only runs that this node has or had an attempt at.
+	Node string `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
+	// Only runs that were due at this time or later.
+	SinceTime     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -541,12 +606,41 @@ func (x *ListRunsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListRunsRequest) GetOrder() ListRunsRequest_Order {
+	if x != nil {
+		return x.Order
+	}
+	return ListRunsRequest_ORDER_UNSPECIFIED
+}
+
+func (x *ListRunsRequest) GetStates() []Run_State {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *ListRunsRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ListRunsRequest) GetSinceTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SinceTime
+	}
+	return nil
+}
+
 // ListRunsResponse has a page of runs.
 type ListRunsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The runs.
 	Runs []*Run `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
-	// For the next page; empty on the last.
+	// For the next page; empty on the last. Where runs are selected a page may have
+	// fewer than asked for, or none, and yet not be the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -601,7 +695,7 @@ var File_leaderd_v1_run_proto protoreflect.FileDescriptor
 const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\n" +
 	"\x14leaderd/v1/run.proto\x12\n" +
-	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe2\x05\n" +
+	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\x05\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.leaderd.v1.Run.StateR\x05state\x12\x16\n" +
@@ -618,7 +712,7 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	" \x01(\fR\n" +
 	"outputTail\x12!\n" +
 	"\foutput_bytes\x18\v \x01(\x03R\voutputBytes\x12F\n" +
-	"\x11next_attempt_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x0fnextAttemptTime\"\xf4\x01\n" +
+	"\x11next_attempt_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x0fnextAttemptTime\"\x8a\x02\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x11\n" +
@@ -633,7 +727,8 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"STATE_LOST\x10\t\x12\x11\n" +
 	"\rSTATE_SKIPPED\x10\n" +
 	"\x12\x10\n" +
-	"\fSTATE_MISSED\x10\v\"\xff\x02\n" +
+	"\fSTATE_MISSED\x10\v\x12\x14\n" +
+	"\x10STATE_UNREADABLE\x10\f\"\xff\x02\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
@@ -653,12 +748,21 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\rGetRunRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"3\n" +
 	"\x0eGetRunResponse\x12!\n" +
-	"\x03run\x18\x01 \x01(\v2\x0f.leaderd.v1.RunR\x03run\"e\n" +
+	"\x03run\x18\x01 \x01(\v2\x0f.leaderd.v1.RunR\x03run\"\xdd\x02\n" +
 	"\x0fListRunsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"_\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x127\n" +
+	"\x05order\x18\x04 \x01(\x0e2!.leaderd.v1.ListRunsRequest.OrderR\x05order\x12-\n" +
+	"\x06states\x18\x05 \x03(\x0e2\x15.leaderd.v1.Run.StateR\x06states\x12\x12\n" +
+	"\x04node\x18\x06 \x01(\tR\x04node\x129\n" +
+	"\n" +
+	"since_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\"?\n" +
+	"\x05Order\x12\x15\n" +
+	"\x11ORDER_UNSPECIFIED\x10\x00\x12\r\n" +
+	"\tORDER_JOB\x10\x01\x12\x10\n" +
+	"\fORDER_NEWEST\x10\x02\"_\n" +
 	"\x10ListRunsResponse\x12#\n" +
 	"\x04runs\x18\x01 \x03(\v2\x0f.leaderd.v1.RunR\x04runs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\x94\x01\n" +
@@ -679,39 +783,43 @@ func file_leaderd_v1_run_proto_rawDescGZIP() []byte {
 	return file_leaderd_v1_run_proto_rawDescData
 }
 
-var file_leaderd_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_leaderd_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_leaderd_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_leaderd_v1_run_proto_goTypes = []any{
 	(Run_State)(0),                // 0: leaderd.v1.Run.State
-	(*Run)(nil),                   // 1: leaderd.v1.Run
-	(*Attempt)(nil),               // 2: leaderd.v1.Attempt
-	(*GetRunRequest)(nil),         // 3: leaderd.v1.GetRunRequest
-	(*GetRunResponse)(nil),        // 4: leaderd.v1.GetRunResponse
-	(*ListRunsRequest)(nil),       // 5: leaderd.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 6: leaderd.v1.ListRunsResponse
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(ListRunsRequest_Order)(0),    // 1: leaderd.v1.ListRunsRequest.Order
+	(*Run)(nil),                   // 2: leaderd.v1.Run
+	(*Attempt)(nil),               // 3: leaderd.v1.Attempt
+	(*GetRunRequest)(nil),         // 4: leaderd.v1.GetRunRequest
+	(*GetRunResponse)(nil),        // 5: leaderd.v1.GetRunResponse
+	(*ListRunsRequest)(nil),       // 6: leaderd.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),      // 7: leaderd.v1.ListRunsResponse
+	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
 }
 var file_leaderd_v1_run_proto_depIdxs = []int32{
 	0,  // 0: leaderd.v1.Run.state:type_name -> leaderd.v1.Run.State
-	7,  // 1: leaderd.v1.Run.due_time:type_name -> google.protobuf.Timestamp
-	7,  // 2: leaderd.v1.Run.until_time:type_name -> google.protobuf.Timestamp
-	2,  // 3: leaderd.v1.Run.attempts:type_name -> leaderd.v1.Attempt
-	7,  // 4: leaderd.v1.Run.next_attempt_time:type_name -> google.protobuf.Timestamp
-	7,  // 5: leaderd.v1.Attempt.claim_time:type_name -> google.protobuf.Timestamp
-	7,  // 6: leaderd.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
-	7,  // 7: leaderd.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
+	8,  // 1: leaderd.v1.Run.due_time:type_name -> google.protobuf.Timestamp
+	8,  // 2: leaderd.v1.Run.until_time:type_name -> google.protobuf.Timestamp
+	3,  // 3: leaderd.v1.Run.attempts:type_name -> leaderd.v1.Attempt
+	8,  // 4: leaderd.v1.Run.next_attempt_time:type_name -> google.protobuf.Timestamp
+	8,  // 5: leaderd.v1.Attempt.claim_time:type_name -> google.protobuf.Timestamp
+	8,  // 6: leaderd.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
+	8,  // 7: leaderd.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
 	0,  // 8: leaderd.v1.Attempt.state:type_name -> leaderd.v1.Run.State
-	1,  // 9: leaderd.v1.GetRunResponse.run:type_name -> leaderd.v1.Run
-	1,  // 10: leaderd.v1.ListRunsResponse.runs:type_name -> leaderd.v1.Run
-	3,  // 11: leaderd.v1.RunService.GetRun:input_type -> leaderd.v1.GetRunRequest
-	5,  // 12: leaderd.v1.RunService.ListRuns:input_type -> leaderd.v1.ListRunsRequest
-	4,  // 13: leaderd.v1.RunService.GetRun:output_type -> leaderd.v1.GetRunResponse
-	6,  // 14: leaderd.v1.RunService.ListRuns:output_type -> leaderd.v1.ListRunsResponse
-	13, // [13:15] is the sub-list for method output_type
-	11, // [11:13] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	2,  // 9: leaderd.v1.GetRunResponse.run:type_name -> leaderd.v1.Run
+	1,  // 10: leaderd.v1.ListRunsRequest.order:type_name -> leaderd.v1.ListRunsRequest.Order
+	0,  // 11: leaderd.v1.ListRunsRequest.states:type_name -> leaderd.v1.Run.State
+	8,  // 12: leaderd.v1.ListRunsRequest.since_time:type_name -> google.protobuf.Timestamp
+	2,  // 13: leaderd.v1.ListRunsResponse.runs:type_name -> leaderd.v1.Run
+	4,  // 14: leaderd.v1.RunService.GetRun:input_type -> leaderd.v1.GetRunRequest
+	6,  // 15: leaderd.v1.RunService.ListRuns:input_type -> leaderd.v1.ListRunsRequest
+	5,  // 16: leaderd.v1.RunService.GetRun:output_type -> leaderd.v1.GetRunResponse
+	7,  // 17: leaderd.v1.RunService.ListRuns:output_type -> leaderd.v1.ListRunsResponse
+	16, // [16:18] is the sub-list for method output_type
+	14, // [14:16] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_run_proto_init() }
@@ -725,7 +833,7 @@ func file_leaderd_v1_run_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_run_proto_rawDesc), len(file_leaderd_v1_run_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,

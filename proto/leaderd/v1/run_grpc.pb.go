@@ -32,7 +32,7 @@ type RunServiceClient interface {
 	// GetRun answers one run.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*GetRunResponse, error)
 	// ListRuns answers the runs of a job, or of all jobs of a namespace, newest
-	// first within a job.
+	// first: within each job, or over all of them.
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
 }
 
@@ -73,7 +73,7 @@ type RunServiceServer interface {
 	// GetRun answers one run.
 	GetRun(context.Context, *GetRunRequest) (*GetRunResponse, error)
 	// ListRuns answers the runs of a job, or of all jobs of a namespace, newest
-	// first within a job.
+	// first: within each job, or over all of them.
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
 	mustEmbedUnimplementedRunServiceServer()
 }

@@ -923,9 +923,14 @@ type Watermark struct {
 	// How late 99 of 100 were at most.
 	P99 int64 `protobuf:"varint,6,opt,name=p99,proto3" json:"p99,omitempty"`
 	// How late the latest was.
-	Max           int64 `protobuf:"varint,7,opt,name=max,proto3" json:"max,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Max int64 `protobuf:"varint,7,opt,name=max,proto3" json:"max,omitempty"`
+	// Runs that are due, and that the leader knows no record of.
+	Late *Late `protobuf:"bytes,8,opt,name=late,proto3" json:"late,omitempty"`
+	// Records at jobs' gates that cannot be read, as the leader knows them; at most
+	// 100 of them.
+	UnreadableGates []*UnreadableGate `protobuf:"bytes,9,rep,name=unreadable_gates,json=unreadableGates,proto3" json:"unreadable_gates,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Watermark) Reset() {
@@ -1007,20 +1012,162 @@ func (x *Watermark) GetMax() int64 {
 	return 0
 }
 
+func (x *Watermark) GetLate() *Late {
+	if x != nil {
+		return x.Late
+	}
+	return nil
+}
+
+func (x *Watermark) GetUnreadableGates() []*UnreadableGate {
+	if x != nil {
+		return x.UnreadableGates
+	}
+	return nil
+}
+
+// Late is what has not started yet, though it is due.
+type Late struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many runs.
+	Runs int64 `protobuf:"varint,1,opt,name=runs,proto3" json:"runs,omitempty"`
+	// The one that was due first.
+	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job       string `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
+	// When it was due.
+	Due           int64 `protobuf:"varint,4,opt,name=due,proto3" json:"due,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Late) Reset() {
+	*x = Late{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Late) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Late) ProtoMessage() {}
+
+func (x *Late) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Late.ProtoReflect.Descriptor instead.
+func (*Late) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Late) GetRuns() int64 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
+func (x *Late) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Late) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Late) GetDue() int64 {
+	if x != nil {
+		return x.Due
+	}
+	return 0
+}
+
+// UnreadableGate is a job whose gate has a record that cannot be read.
+type UnreadableGate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnreadableGate) Reset() {
+	*x = UnreadableGate{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnreadableGate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnreadableGate) ProtoMessage() {}
+
+func (x *UnreadableGate) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnreadableGate.ProtoReflect.Descriptor instead.
+func (*UnreadableGate) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *UnreadableGate) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *UnreadableGate) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
 // Closed is the value of timeline/closed.
 type Closed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// No slot at or before this can be claimed any more.
 	Instant int64 `protobuf:"varint,1,opt,name=instant,proto3" json:"instant,omitempty"`
 	// The leadership that wrote it.
-	Term          int64 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	Term int64 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	// Where the watermark was at the writing, for a leader that cannot read the
+	// watermark itself. 0: it is not known.
+	Mark          int64 `protobuf:"varint,3,opt,name=mark,proto3" json:"mark,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Closed) Reset() {
 	*x = Closed{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1032,7 +1179,7 @@ func (x *Closed) String() string {
 func (*Closed) ProtoMessage() {}
 
 func (x *Closed) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1045,7 +1192,7 @@ func (x *Closed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Closed.ProtoReflect.Descriptor instead.
 func (*Closed) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{9}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Closed) GetInstant() int64 {
@@ -1058,6 +1205,13 @@ func (x *Closed) GetInstant() int64 {
 func (x *Closed) GetTerm() int64 {
 	if x != nil {
 		return x.Term
+	}
+	return 0
+}
+
+func (x *Closed) GetMark() int64 {
+	if x != nil {
+		return x.Mark
 	}
 	return 0
 }
@@ -1157,7 +1311,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\astarted\x18\a \x01(\x03R\astarted\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa1\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9a\x02\n" +
 	"\tWatermark\x12\x18\n" +
 	"\ainstant\x18\x01 \x01(\x03R\ainstant\x12\x18\n" +
 	"\awritten\x18\x02 \x01(\x03R\awritten\x12\x12\n" +
@@ -1165,10 +1319,21 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06starts\x18\x04 \x01(\x03R\x06starts\x12\x10\n" +
 	"\x03p50\x18\x05 \x01(\x03R\x03p50\x12\x10\n" +
 	"\x03p99\x18\x06 \x01(\x03R\x03p99\x12\x10\n" +
-	"\x03max\x18\a \x01(\x03R\x03max\"6\n" +
+	"\x03max\x18\a \x01(\x03R\x03max\x12*\n" +
+	"\x04late\x18\b \x01(\v2\x16.leaderd.state.v1.LateR\x04late\x12K\n" +
+	"\x10unreadable_gates\x18\t \x03(\v2 .leaderd.state.v1.UnreadableGateR\x0funreadableGates\"\\\n" +
+	"\x04Late\x12\x12\n" +
+	"\x04runs\x18\x01 \x01(\x03R\x04runs\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x03 \x01(\tR\x03job\x12\x10\n" +
+	"\x03due\x18\x04 \x01(\x03R\x03due\"@\n" +
+	"\x0eUnreadableGate\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\"J\n" +
 	"\x06Closed\x12\x18\n" +
 	"\ainstant\x18\x01 \x01(\x03R\ainstant\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x03R\x04termB;Z9github.com/leaderd/leaderd/proto/leaderd/state/v1;statev1b\x06proto3"
+	"\x04term\x18\x02 \x01(\x03R\x04term\x12\x12\n" +
+	"\x04mark\x18\x03 \x01(\x03R\x04markB;Z9github.com/leaderd/leaderd/proto/leaderd/state/v1;statev1b\x06proto3"
 
 var (
 	file_leaderd_state_v1_state_proto_rawDescOnce sync.Once
@@ -1182,32 +1347,36 @@ func file_leaderd_state_v1_state_proto_rawDescGZIP() []byte {
 	return file_leaderd_state_v1_state_proto_rawDescData
 }
 
-var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_leaderd_state_v1_state_proto_goTypes = []any{
-	(*Job)(nil),        // 0: leaderd.state.v1.Job
-	(*Version)(nil),    // 1: leaderd.state.v1.Version
-	(*Live)(nil),       // 2: leaderd.state.v1.Live
-	(*Attempt)(nil),    // 3: leaderd.state.v1.Attempt
-	(*Record)(nil),     // 4: leaderd.state.v1.Record
-	(*Pending)(nil),    // 5: leaderd.state.v1.Pending
-	(*Checkpoint)(nil), // 6: leaderd.state.v1.Checkpoint
-	(*Node)(nil),       // 7: leaderd.state.v1.Node
-	(*Watermark)(nil),  // 8: leaderd.state.v1.Watermark
-	(*Closed)(nil),     // 9: leaderd.state.v1.Closed
-	nil,                // 10: leaderd.state.v1.Node.LabelsEntry
-	(*v1.JobSpec)(nil), // 11: leaderd.v1.JobSpec
+	(*Job)(nil),            // 0: leaderd.state.v1.Job
+	(*Version)(nil),        // 1: leaderd.state.v1.Version
+	(*Live)(nil),           // 2: leaderd.state.v1.Live
+	(*Attempt)(nil),        // 3: leaderd.state.v1.Attempt
+	(*Record)(nil),         // 4: leaderd.state.v1.Record
+	(*Pending)(nil),        // 5: leaderd.state.v1.Pending
+	(*Checkpoint)(nil),     // 6: leaderd.state.v1.Checkpoint
+	(*Node)(nil),           // 7: leaderd.state.v1.Node
+	(*Watermark)(nil),      // 8: leaderd.state.v1.Watermark
+	(*Late)(nil),           // 9: leaderd.state.v1.Late
+	(*UnreadableGate)(nil), // 10: leaderd.state.v1.UnreadableGate
+	(*Closed)(nil),         // 11: leaderd.state.v1.Closed
+	nil,                    // 12: leaderd.state.v1.Node.LabelsEntry
+	(*v1.JobSpec)(nil),     // 13: leaderd.v1.JobSpec
 }
 var file_leaderd_state_v1_state_proto_depIdxs = []int32{
-	11, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
+	13, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
 	0,  // 1: leaderd.state.v1.Version.job:type_name -> leaderd.state.v1.Job
 	3,  // 2: leaderd.state.v1.Live.attempts:type_name -> leaderd.state.v1.Attempt
 	3,  // 3: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
-	10, // 4: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
-	5,  // [5:5] is the sub-list for method output_type
-	5,  // [5:5] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	12, // 4: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
+	9,  // 5: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
+	10, // 6: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
+	7,  // [7:7] is the sub-list for method output_type
+	7,  // [7:7] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_state_v1_state_proto_init() }
@@ -1222,7 +1391,7 @@ func file_leaderd_state_v1_state_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_state_v1_state_proto_rawDesc), len(file_leaderd_state_v1_state_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -50,8 +50,24 @@ type Watermark struct {
 	Written time.Time
 	// Lateness is what the leader saw in the minute before Written.
 	Lateness Lateness
-	Term     int64
-	Revision int64
+	// Late are the runs that were due then, and that the leader knew no record of.
+	Late Late
+	// UnreadableGates are jobs at whose gates the leader found a record that
+	// cannot be read: nothing of them starts. At most MaxUnreadableGates.
+	UnreadableGates []JobID
+	Term            int64
+	Revision        int64
+}
+
+// MaxUnreadableGates bounds what a Watermark names.
+const MaxUnreadableGates = 100
+
+// Late is what has not started, though it is due.
+type Late struct {
+	Runs int64
+	// Worst is the job of the run that was due first, at Since.
+	Worst JobID
+	Since time.Time
 }
 
 // Closed is the end of the closed part of the timeline: no slot at or before
@@ -61,7 +77,17 @@ type Watermark struct {
 type Closed struct {
 	Instant  time.Time
 	Revision int64 // 0: never closed
+	// Mark is where the watermark was at the latest when this was closed, for a
+	// leader that cannot read it; zero where that is not known.
+	Mark time.Time
 }
+
+// ErrUnreadable: a stored value cannot be read.
+var ErrUnreadable = errors.New("stored value cannot be read")
+
+// ErrJobChanged: a job is not, or no longer, at the revision that a write names;
+// nothing was written.
+var ErrJobChanged = errors.New("job has changed")
 
 // Lateness is how long after they were due runs started, over a minute.
 type Lateness struct {

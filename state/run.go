@@ -108,6 +108,14 @@ const (
 	ReasonNoCapacity     = "no_capacity"
 	ReasonNoMatchingNode = "no_matching_node"
 	ReasonInvalidJob     = "invalid_job"
+	// ReasonUnreadable: the record at the job's gate cannot be read.
+	ReasonUnreadable = "unreadable_record"
+	// ReasonNoExecutor: no executor attended the leader.
+	ReasonNoExecutor = "no_executor"
+	// ReasonRefused: executors asked for the claim, and the store took none.
+	ReasonRefused = "store_refused"
+	// ReasonUnclaimed: an executor had it in its plan and did not claim it.
+	ReasonUnclaimed = "unclaimed"
 )
 
 // Live is a live record: a shard of a run that has no verdict yet.

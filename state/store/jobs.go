@@ -20,7 +20,7 @@ import (
 
 var (
 	// ErrCorrupt: the stored value cannot be read. Nothing else is harmed.
-	ErrCorrupt = errors.New("stored value cannot be read")
+	ErrCorrupt = state.ErrUnreadable
 	// ErrPaused: the job is paused.
 	ErrPaused = errors.New("job is paused")
 )

@@ -1031,9 +1031,10 @@ type Late struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many runs.
 	Runs int64 `protobuf:"varint,1,opt,name=runs,proto3" json:"runs,omitempty"`
-	// The one that was due first.
+	// Namespace of the one that was due first.
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Job       string `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
+	// Its job.
+	Job string `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
 	// When it was due.
 	Due           int64 `protobuf:"varint,4,opt,name=due,proto3" json:"due,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1100,9 +1101,11 @@ func (x *Late) GetDue() int64 {
 
 // UnreadableGate is a job whose gate has a record that cannot be read.
 type UnreadableGate struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job's namespace.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Its name.
+	Job           string `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -90,6 +90,7 @@ func ofRecord(res *leaderdv1.Run, rec *state.Record) {
 	res.UntilTime = timeOf(rec.Until)
 	res.SlotCount = max(1, rec.Count)
 	res.JobGeneration = rec.Generation
+	res.Revision = rec.Revision
 	res.OutputTail = rec.Tail
 	res.OutputBytes = rec.OutputBytes
 	res.Attempts = appendAttempts(nil, rec.Attempts)

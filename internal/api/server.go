@@ -25,6 +25,11 @@ type JobLister interface {
 	ListJobs(ctx context.Context, l store.ListJobs) (store.JobPage, error)
 }
 
+// VersionLister answers pages of jobs' versions. *store.Store is one.
+type VersionLister interface {
+	ListAllVersions(ctx context.Context, l store.ListVersions) (store.VersionPage, error)
+}
+
 // JobPutter creates and replaces jobs, and deletes them. *store.Store is one.
 type JobPutter interface {
 	PutJob(ctx context.Context, p store.PutJob) (store.PutJobResult, error)
@@ -80,6 +85,7 @@ type Config struct {
 
 	Reader     JobReader
 	Lister     JobLister
+	Versions   VersionLister
 	Putter     JobPutter
 	Pauser     JobPauser
 	Triggerer  Triggerer
@@ -105,6 +111,7 @@ func (c *Config) Validate() error {
 		{"Node", c.Node == ""},
 		{"Reader", c.Reader == nil},
 		{"Lister", c.Lister == nil},
+		{"Versions", c.Versions == nil},
 		{"Putter", c.Putter == nil},
 		{"Pauser", c.Pauser == nil},
 		{"Triggerer", c.Triggerer == nil},

@@ -57,7 +57,7 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	cache, nodes := st.JobsCache(), st.NodesCache()
 	s := &served{db: mem, store: st}
 	server, err := New(Config{
-		Node: "n1", Reader: st, Lister: cache, Putter: st, Pauser: st, Triggerer: st, Runs: st, Watermark: st,
+		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Runs: st, Watermark: st,
 		Leadership: leadership{}, Nodes: nodes, Jobs: counts{},
 	})
 	require.NoError(t, err)
@@ -143,7 +143,7 @@ func requireBadFields(t *testing.T, err error, fields ...string) {
 
 func TestConfigNamesWhatIsMissing(t *testing.T) {
 	_, err := New(Config{})
-	for _, field := range []string{"Node", "Reader", "Lister", "Putter", "Pauser", "Triggerer", "Runs", "Watermark", "Leadership", "Nodes", "Jobs"} {
+	for _, field := range []string{"Node", "Reader", "Lister", "Versions", "Putter", "Pauser", "Triggerer", "Runs", "Watermark", "Leadership", "Nodes", "Jobs"} {
 		require.ErrorContains(t, err, field+": is required")
 	}
 }

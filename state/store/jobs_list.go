@@ -97,6 +97,8 @@ type VersionEntry struct {
 	Version state.JobVersion
 	// Message is the stored message; nil where Broken is set.
 	Message *statev1.Version
+	// Revision is the store's, of the change.
+	Revision int64
 	// Broken wraps ErrCorrupt where the value cannot be read.
 	Broken error
 }
@@ -140,7 +142,7 @@ func (s *Store) ListVersions(ctx context.Context, id state.JobID, before int64, 
 }
 
 func (s *Store) versionEntry(id state.JobID, from kv.KeyValue) VersionEntry {
-	var e VersionEntry
+	e := VersionEntry{Revision: from.ModRevision}
 	e.Version.Job.ID = id
 	generation, err := s.keys.parseVersion(id, from.Key)
 	e.Version.Job.Generation = generation

@@ -186,6 +186,71 @@ func (Guarantee) EnumDescriptor() ([]byte, []int) {
 	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
+// Change is what made a version.
+type JobVersion_Change int32
+
+const (
+	// The version cannot be read.
+	JobVersion_CHANGE_UNSPECIFIED JobVersion_Change = 0
+	// There was no such job.
+	JobVersion_CHANGE_CREATE JobVersion_Change = 1
+	// Its spec was replaced.
+	JobVersion_CHANGE_UPDATE JobVersion_Change = 2
+	// It was paused.
+	JobVersion_CHANGE_PAUSE JobVersion_Change = 3
+	// It was resumed.
+	JobVersion_CHANGE_RESUME JobVersion_Change = 4
+	// It was deleted.
+	JobVersion_CHANGE_DELETE JobVersion_Change = 5
+)
+
+// Enum value maps for JobVersion_Change.
+var (
+	JobVersion_Change_name = map[int32]string{
+		0: "CHANGE_UNSPECIFIED",
+		1: "CHANGE_CREATE",
+		2: "CHANGE_UPDATE",
+		3: "CHANGE_PAUSE",
+		4: "CHANGE_RESUME",
+		5: "CHANGE_DELETE",
+	}
+	JobVersion_Change_value = map[string]int32{
+		"CHANGE_UNSPECIFIED": 0,
+		"CHANGE_CREATE":      1,
+		"CHANGE_UPDATE":      2,
+		"CHANGE_PAUSE":       3,
+		"CHANGE_RESUME":      4,
+		"CHANGE_DELETE":      5,
+	}
+)
+
+func (x JobVersion_Change) Enum() *JobVersion_Change {
+	p := new(JobVersion_Change)
+	*p = x
+	return p
+}
+
+func (x JobVersion_Change) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (JobVersion_Change) Descriptor() protoreflect.EnumDescriptor {
+	return file_leaderd_v1_job_proto_enumTypes[3].Descriptor()
+}
+
+func (JobVersion_Change) Type() protoreflect.EnumType {
+	return &file_leaderd_v1_job_proto_enumTypes[3]
+}
+
+func (x JobVersion_Change) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use JobVersion_Change.Descriptor instead.
+func (JobVersion_Change) EnumDescriptor() ([]byte, []int) {
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{9, 0}
+}
+
 // Result of an update.
 type UpdateJobResponse_Result int32
 
@@ -227,11 +292,11 @@ func (x UpdateJobResponse_Result) String() string {
 }
 
 func (UpdateJobResponse_Result) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[3].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[4].Descriptor()
 }
 
 func (UpdateJobResponse_Result) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[3]
+	return &file_leaderd_v1_job_proto_enumTypes[4]
 }
 
 func (x UpdateJobResponse_Result) Number() protoreflect.EnumNumber {
@@ -240,7 +305,7 @@ func (x UpdateJobResponse_Result) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UpdateJobResponse_Result.Descriptor instead.
 func (UpdateJobResponse_Result) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{10, 0}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{13, 0}
 }
 
 // Job is a named spec: when something is due, what it runs, by which policies.
@@ -1012,6 +1077,282 @@ func (x *ListJobsResponse) GetNextPageToken() string {
 	return ""
 }
 
+// JobVersion is a job as one change left it. The newest 50 of a job are kept.
+type JobVersion struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Resource name, namespaces/{namespace}/jobs/{job}/versions/{generation}.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Counts the versions from 1.
+	Generation int64 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	// What made it.
+	Change JobVersion_Change `protobuf:"varint,3,opt,name=change,proto3,enum=leaderd.v1.JobVersion_Change" json:"change,omitempty"`
+	// Who.
+	Actor string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Why.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// When.
+	ChangeTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
+	// Slots of this version are due after this instant, and slots of the version
+	// before up to it.
+	EffectiveTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=effective_time,json=effectiveTime,proto3" json:"effective_time,omitempty"`
+	// What @every counts from.
+	AnchorTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=anchor_time,json=anchorTime,proto3" json:"anchor_time,omitempty"`
+	// The store's revision of the change. A claim whose token is greater relied on
+	// this version or on a newer one.
+	Revision int64 `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Tells the job from an earlier one of the same name.
+	Uid string `protobuf:"bytes,10,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The spec; of a deletion, as it was before.
+	Spec *JobSpec `protobuf:"bytes,11,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Set where the job is paused.
+	Paused bool `protobuf:"varint,12,opt,name=paused,proto3" json:"paused,omitempty"`
+	// Why it makes no slot due although it is neither paused nor deleted: it
+	// cannot be read, or its stored spec is broken.
+	Quarantine    string `protobuf:"bytes,13,opt,name=quarantine,proto3" json:"quarantine,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobVersion) Reset() {
+	*x = JobVersion{}
+	mi := &file_leaderd_v1_job_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobVersion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobVersion) ProtoMessage() {}
+
+func (x *JobVersion) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_job_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobVersion.ProtoReflect.Descriptor instead.
+func (*JobVersion) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *JobVersion) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *JobVersion) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *JobVersion) GetChange() JobVersion_Change {
+	if x != nil {
+		return x.Change
+	}
+	return JobVersion_CHANGE_UNSPECIFIED
+}
+
+func (x *JobVersion) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *JobVersion) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *JobVersion) GetChangeTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ChangeTime
+	}
+	return nil
+}
+
+func (x *JobVersion) GetEffectiveTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EffectiveTime
+	}
+	return nil
+}
+
+func (x *JobVersion) GetAnchorTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AnchorTime
+	}
+	return nil
+}
+
+func (x *JobVersion) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *JobVersion) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *JobVersion) GetSpec() *JobSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *JobVersion) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *JobVersion) GetQuarantine() string {
+	if x != nil {
+		return x.Quarantine
+	}
+	return ""
+}
+
+// ListJobVersionsRequest asks for a page of versions.
+type ListJobVersionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// namespaces/{namespace}/jobs/{job}; either part may be '-' for all.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// At most this many; default 100, at most 1000.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// From the answer before.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListJobVersionsRequest) Reset() {
+	*x = ListJobVersionsRequest{}
+	mi := &file_leaderd_v1_job_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListJobVersionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListJobVersionsRequest) ProtoMessage() {}
+
+func (x *ListJobVersionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_job_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListJobVersionsRequest.ProtoReflect.Descriptor instead.
+func (*ListJobVersionsRequest) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ListJobVersionsRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *ListJobVersionsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListJobVersionsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListJobVersionsResponse has a page of versions.
+type ListJobVersionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The versions.
+	Versions []*JobVersion `protobuf:"bytes,1,rep,name=versions,proto3" json:"versions,omitempty"`
+	// For the next page; empty on the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListJobVersionsResponse) Reset() {
+	*x = ListJobVersionsResponse{}
+	mi := &file_leaderd_v1_job_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListJobVersionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListJobVersionsResponse) ProtoMessage() {}
+
+func (x *ListJobVersionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_job_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListJobVersionsResponse.ProtoReflect.Descriptor instead.
+func (*ListJobVersionsResponse) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ListJobVersionsResponse) GetVersions() []*JobVersion {
+	if x != nil {
+		return x.Versions
+	}
+	return nil
+}
+
+func (x *ListJobVersionsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 // UpdateJobRequest has the job as it shall be.
 type UpdateJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1031,7 +1372,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[9]
+	mi := &file_leaderd_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1384,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[9]
+	mi := &file_leaderd_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1397,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UpdateJobRequest) GetJob() *Job {
@@ -1107,7 +1448,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[10]
+	mi := &file_leaderd_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1119,7 +1460,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[10]
+	mi := &file_leaderd_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1132,7 +1473,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UpdateJobResponse) GetJob() *Job {
@@ -1164,7 +1505,7 @@ type DeleteJobRequest struct {
 
 func (x *DeleteJobRequest) Reset() {
 	*x = DeleteJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[11]
+	mi := &file_leaderd_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1176,7 +1517,7 @@ func (x *DeleteJobRequest) String() string {
 func (*DeleteJobRequest) ProtoMessage() {}
 
 func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[11]
+	mi := &file_leaderd_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1189,7 +1530,7 @@ func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobRequest.ProtoReflect.Descriptor instead.
 func (*DeleteJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeleteJobRequest) GetName() string {
@@ -1228,7 +1569,7 @@ type PauseJobRequest struct {
 
 func (x *PauseJobRequest) Reset() {
 	*x = PauseJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[12]
+	mi := &file_leaderd_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1581,7 @@ func (x *PauseJobRequest) String() string {
 func (*PauseJobRequest) ProtoMessage() {}
 
 func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[12]
+	mi := &file_leaderd_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1253,7 +1594,7 @@ func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PauseJobRequest) GetName() string {
@@ -1288,7 +1629,7 @@ type PauseJobResponse struct {
 
 func (x *PauseJobResponse) Reset() {
 	*x = PauseJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[13]
+	mi := &file_leaderd_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1641,7 @@ func (x *PauseJobResponse) String() string {
 func (*PauseJobResponse) ProtoMessage() {}
 
 func (x *PauseJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[13]
+	mi := &file_leaderd_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1654,7 @@ func (x *PauseJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobResponse.ProtoReflect.Descriptor instead.
 func (*PauseJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PauseJobResponse) GetJob() *Job {
@@ -1338,7 +1679,7 @@ type ResumeJobRequest struct {
 
 func (x *ResumeJobRequest) Reset() {
 	*x = ResumeJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[14]
+	mi := &file_leaderd_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +1691,7 @@ func (x *ResumeJobRequest) String() string {
 func (*ResumeJobRequest) ProtoMessage() {}
 
 func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[14]
+	mi := &file_leaderd_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +1704,7 @@ func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobRequest.ProtoReflect.Descriptor instead.
 func (*ResumeJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ResumeJobRequest) GetName() string {
@@ -1398,7 +1739,7 @@ type ResumeJobResponse struct {
 
 func (x *ResumeJobResponse) Reset() {
 	*x = ResumeJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[15]
+	mi := &file_leaderd_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1410,7 +1751,7 @@ func (x *ResumeJobResponse) String() string {
 func (*ResumeJobResponse) ProtoMessage() {}
 
 func (x *ResumeJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[15]
+	mi := &file_leaderd_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1423,7 +1764,7 @@ func (x *ResumeJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobResponse.ProtoReflect.Descriptor instead.
 func (*ResumeJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ResumeJobResponse) GetJob() *Job {
@@ -1449,7 +1790,7 @@ type TriggerJobRequest struct {
 
 func (x *TriggerJobRequest) Reset() {
 	*x = TriggerJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[16]
+	mi := &file_leaderd_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1461,7 +1802,7 @@ func (x *TriggerJobRequest) String() string {
 func (*TriggerJobRequest) ProtoMessage() {}
 
 func (x *TriggerJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[16]
+	mi := &file_leaderd_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1474,7 +1815,7 @@ func (x *TriggerJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerJobRequest.ProtoReflect.Descriptor instead.
 func (*TriggerJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TriggerJobRequest) GetName() string {
@@ -1509,7 +1850,7 @@ type TriggerJobResponse struct {
 
 func (x *TriggerJobResponse) Reset() {
 	*x = TriggerJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[17]
+	mi := &file_leaderd_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +1862,7 @@ func (x *TriggerJobResponse) String() string {
 func (*TriggerJobResponse) ProtoMessage() {}
 
 func (x *TriggerJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[17]
+	mi := &file_leaderd_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +1875,7 @@ func (x *TriggerJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerJobResponse.ProtoReflect.Descriptor instead.
 func (*TriggerJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TriggerJobResponse) GetRun() string {
@@ -1624,6 +1965,43 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"_\n" +
 	"\x10ListJobsResponse\x12#\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x0f.leaderd.v1.JobR\x04jobs\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf1\x04\n" +
+	"\n" +
+	"JobVersion\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x03R\n" +
+	"generation\x125\n" +
+	"\x06change\x18\x03 \x01(\x0e2\x1d.leaderd.v1.JobVersion.ChangeR\x06change\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12;\n" +
+	"\vchange_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"changeTime\x12A\n" +
+	"\x0eeffective_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\reffectiveTime\x12;\n" +
+	"\vanchor_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"anchorTime\x12\x1a\n" +
+	"\brevision\x18\t \x01(\x03R\brevision\x12\x10\n" +
+	"\x03uid\x18\n" +
+	" \x01(\tR\x03uid\x12'\n" +
+	"\x04spec\x18\v \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\x12\x16\n" +
+	"\x06paused\x18\f \x01(\bR\x06paused\x12\x1e\n" +
+	"\n" +
+	"quarantine\x18\r \x01(\tR\n" +
+	"quarantine\"~\n" +
+	"\x06Change\x12\x16\n" +
+	"\x12CHANGE_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rCHANGE_CREATE\x10\x01\x12\x11\n" +
+	"\rCHANGE_UPDATE\x10\x02\x12\x10\n" +
+	"\fCHANGE_PAUSE\x10\x03\x12\x11\n" +
+	"\rCHANGE_RESUME\x10\x04\x12\x11\n" +
+	"\rCHANGE_DELETE\x10\x05\"l\n" +
+	"\x16ListJobVersionsRequest\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"u\n" +
+	"\x17ListJobVersionsResponse\x122\n" +
+	"\bversions\x18\x01 \x03(\v2\x16.leaderd.v1.JobVersionR\bversions\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd4\x01\n" +
 	"\x10UpdateJobRequest\x12!\n" +
 	"\x03job\x18\x01 \x01(\v2\x0f.leaderd.v1.JobR\x03job\x12;\n" +
@@ -1673,11 +2051,12 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\tGuarantee\x12\x19\n" +
 	"\x15GUARANTEE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17GUARANTEE_AT_LEAST_ONCE\x10\x01\x12\x1a\n" +
-	"\x16GUARANTEE_AT_MOST_ONCE\x10\x022\xff\x03\n" +
+	"\x16GUARANTEE_AT_MOST_ONCE\x10\x022\xdb\x04\n" +
 	"\n" +
 	"JobService\x12?\n" +
 	"\x06GetJob\x12\x19.leaderd.v1.GetJobRequest\x1a\x1a.leaderd.v1.GetJobResponse\x12E\n" +
-	"\bListJobs\x12\x1b.leaderd.v1.ListJobsRequest\x1a\x1c.leaderd.v1.ListJobsResponse\x12H\n" +
+	"\bListJobs\x12\x1b.leaderd.v1.ListJobsRequest\x1a\x1c.leaderd.v1.ListJobsResponse\x12Z\n" +
+	"\x0fListJobVersions\x12\".leaderd.v1.ListJobVersionsRequest\x1a#.leaderd.v1.ListJobVersionsResponse\x12H\n" +
 	"\tUpdateJob\x12\x1c.leaderd.v1.UpdateJobRequest\x1a\x1d.leaderd.v1.UpdateJobResponse\x12A\n" +
 	"\tDeleteJob\x12\x1c.leaderd.v1.DeleteJobRequest\x1a\x16.google.protobuf.Empty\x12E\n" +
 	"\bPauseJob\x12\x1b.leaderd.v1.PauseJobRequest\x1a\x1c.leaderd.v1.PauseJobResponse\x12H\n" +
@@ -1697,85 +2076,97 @@ func file_leaderd_v1_job_proto_rawDescGZIP() []byte {
 	return file_leaderd_v1_job_proto_rawDescData
 }
 
-var file_leaderd_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_leaderd_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_leaderd_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_leaderd_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_leaderd_v1_job_proto_goTypes = []any{
-	(Overlap)(0),                  // 0: leaderd.v1.Overlap
-	(CatchUp)(0),                  // 1: leaderd.v1.CatchUp
-	(Guarantee)(0),                // 2: leaderd.v1.Guarantee
-	(UpdateJobResponse_Result)(0), // 3: leaderd.v1.UpdateJobResponse.Result
-	(*Job)(nil),                   // 4: leaderd.v1.Job
-	(*JobSpec)(nil),               // 5: leaderd.v1.JobSpec
-	(*Command)(nil),               // 6: leaderd.v1.Command
-	(*Http)(nil),                  // 7: leaderd.v1.Http
-	(*NoOp)(nil),                  // 8: leaderd.v1.NoOp
-	(*GetJobRequest)(nil),         // 9: leaderd.v1.GetJobRequest
-	(*GetJobResponse)(nil),        // 10: leaderd.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 11: leaderd.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 12: leaderd.v1.ListJobsResponse
-	(*UpdateJobRequest)(nil),      // 13: leaderd.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),     // 14: leaderd.v1.UpdateJobResponse
-	(*DeleteJobRequest)(nil),      // 15: leaderd.v1.DeleteJobRequest
-	(*PauseJobRequest)(nil),       // 16: leaderd.v1.PauseJobRequest
-	(*PauseJobResponse)(nil),      // 17: leaderd.v1.PauseJobResponse
-	(*ResumeJobRequest)(nil),      // 18: leaderd.v1.ResumeJobRequest
-	(*ResumeJobResponse)(nil),     // 19: leaderd.v1.ResumeJobResponse
-	(*TriggerJobRequest)(nil),     // 20: leaderd.v1.TriggerJobRequest
-	(*TriggerJobResponse)(nil),    // 21: leaderd.v1.TriggerJobResponse
-	nil,                           // 22: leaderd.v1.JobSpec.LabelsEntry
-	nil,                           // 23: leaderd.v1.JobSpec.NodeSelectorEntry
-	nil,                           // 24: leaderd.v1.Command.EnvEntry
-	nil,                           // 25: leaderd.v1.Http.HeadersEntry
-	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
-	(*fieldmaskpb.FieldMask)(nil), // 28: google.protobuf.FieldMask
-	(*emptypb.Empty)(nil),         // 29: google.protobuf.Empty
+	(Overlap)(0),                    // 0: leaderd.v1.Overlap
+	(CatchUp)(0),                    // 1: leaderd.v1.CatchUp
+	(Guarantee)(0),                  // 2: leaderd.v1.Guarantee
+	(JobVersion_Change)(0),          // 3: leaderd.v1.JobVersion.Change
+	(UpdateJobResponse_Result)(0),   // 4: leaderd.v1.UpdateJobResponse.Result
+	(*Job)(nil),                     // 5: leaderd.v1.Job
+	(*JobSpec)(nil),                 // 6: leaderd.v1.JobSpec
+	(*Command)(nil),                 // 7: leaderd.v1.Command
+	(*Http)(nil),                    // 8: leaderd.v1.Http
+	(*NoOp)(nil),                    // 9: leaderd.v1.NoOp
+	(*GetJobRequest)(nil),           // 10: leaderd.v1.GetJobRequest
+	(*GetJobResponse)(nil),          // 11: leaderd.v1.GetJobResponse
+	(*ListJobsRequest)(nil),         // 12: leaderd.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 13: leaderd.v1.ListJobsResponse
+	(*JobVersion)(nil),              // 14: leaderd.v1.JobVersion
+	(*ListJobVersionsRequest)(nil),  // 15: leaderd.v1.ListJobVersionsRequest
+	(*ListJobVersionsResponse)(nil), // 16: leaderd.v1.ListJobVersionsResponse
+	(*UpdateJobRequest)(nil),        // 17: leaderd.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),       // 18: leaderd.v1.UpdateJobResponse
+	(*DeleteJobRequest)(nil),        // 19: leaderd.v1.DeleteJobRequest
+	(*PauseJobRequest)(nil),         // 20: leaderd.v1.PauseJobRequest
+	(*PauseJobResponse)(nil),        // 21: leaderd.v1.PauseJobResponse
+	(*ResumeJobRequest)(nil),        // 22: leaderd.v1.ResumeJobRequest
+	(*ResumeJobResponse)(nil),       // 23: leaderd.v1.ResumeJobResponse
+	(*TriggerJobRequest)(nil),       // 24: leaderd.v1.TriggerJobRequest
+	(*TriggerJobResponse)(nil),      // 25: leaderd.v1.TriggerJobResponse
+	nil,                             // 26: leaderd.v1.JobSpec.LabelsEntry
+	nil,                             // 27: leaderd.v1.JobSpec.NodeSelectorEntry
+	nil,                             // 28: leaderd.v1.Command.EnvEntry
+	nil,                             // 29: leaderd.v1.Http.HeadersEntry
+	(*timestamppb.Timestamp)(nil),   // 30: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 31: google.protobuf.Duration
+	(*fieldmaskpb.FieldMask)(nil),   // 32: google.protobuf.FieldMask
+	(*emptypb.Empty)(nil),           // 33: google.protobuf.Empty
 }
 var file_leaderd_v1_job_proto_depIdxs = []int32{
-	5,  // 0: leaderd.v1.Job.spec:type_name -> leaderd.v1.JobSpec
-	26, // 1: leaderd.v1.Job.create_time:type_name -> google.protobuf.Timestamp
-	26, // 2: leaderd.v1.Job.update_time:type_name -> google.protobuf.Timestamp
-	26, // 3: leaderd.v1.Job.next_slot:type_name -> google.protobuf.Timestamp
-	22, // 4: leaderd.v1.JobSpec.labels:type_name -> leaderd.v1.JobSpec.LabelsEntry
+	6,  // 0: leaderd.v1.Job.spec:type_name -> leaderd.v1.JobSpec
+	30, // 1: leaderd.v1.Job.create_time:type_name -> google.protobuf.Timestamp
+	30, // 2: leaderd.v1.Job.update_time:type_name -> google.protobuf.Timestamp
+	30, // 3: leaderd.v1.Job.next_slot:type_name -> google.protobuf.Timestamp
+	26, // 4: leaderd.v1.JobSpec.labels:type_name -> leaderd.v1.JobSpec.LabelsEntry
 	0,  // 5: leaderd.v1.JobSpec.overlap:type_name -> leaderd.v1.Overlap
 	1,  // 6: leaderd.v1.JobSpec.catch_up:type_name -> leaderd.v1.CatchUp
 	2,  // 7: leaderd.v1.JobSpec.guarantee:type_name -> leaderd.v1.Guarantee
-	27, // 8: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
-	23, // 9: leaderd.v1.JobSpec.node_selector:type_name -> leaderd.v1.JobSpec.NodeSelectorEntry
-	27, // 10: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
-	27, // 11: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
-	6,  // 12: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
-	7,  // 13: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
-	8,  // 14: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
-	24, // 15: leaderd.v1.Command.env:type_name -> leaderd.v1.Command.EnvEntry
-	25, // 16: leaderd.v1.Http.headers:type_name -> leaderd.v1.Http.HeadersEntry
-	4,  // 17: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
-	4,  // 18: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
-	4,  // 19: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
-	28, // 20: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	4,  // 21: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
-	3,  // 22: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
-	4,  // 23: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
-	4,  // 24: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
-	9,  // 25: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
-	11, // 26: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
-	13, // 27: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
-	15, // 28: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
-	16, // 29: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
-	18, // 30: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
-	20, // 31: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
-	10, // 32: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
-	12, // 33: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
-	14, // 34: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
-	29, // 35: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	17, // 36: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
-	19, // 37: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
-	21, // 38: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
-	32, // [32:39] is the sub-list for method output_type
-	25, // [25:32] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	31, // 8: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
+	27, // 9: leaderd.v1.JobSpec.node_selector:type_name -> leaderd.v1.JobSpec.NodeSelectorEntry
+	31, // 10: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
+	31, // 11: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
+	7,  // 12: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
+	8,  // 13: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
+	9,  // 14: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
+	28, // 15: leaderd.v1.Command.env:type_name -> leaderd.v1.Command.EnvEntry
+	29, // 16: leaderd.v1.Http.headers:type_name -> leaderd.v1.Http.HeadersEntry
+	5,  // 17: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
+	5,  // 18: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
+	3,  // 19: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
+	30, // 20: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
+	30, // 21: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
+	30, // 22: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
+	6,  // 23: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
+	14, // 24: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
+	5,  // 25: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
+	32, // 26: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	5,  // 27: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
+	4,  // 28: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
+	5,  // 29: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
+	5,  // 30: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
+	10, // 31: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
+	12, // 32: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
+	15, // 33: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
+	17, // 34: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
+	19, // 35: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
+	20, // 36: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
+	22, // 37: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
+	24, // 38: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
+	11, // 39: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
+	13, // 40: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
+	16, // 41: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
+	18, // 42: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
+	33, // 43: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	21, // 44: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
+	23, // 45: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
+	25, // 46: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
+	39, // [39:47] is the sub-list for method output_type
+	31, // [31:39] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_job_proto_init() }
@@ -1793,8 +2184,8 @@ func file_leaderd_v1_job_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_job_proto_rawDesc), len(file_leaderd_v1_job_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   22,
+			NumEnums:      5,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,13 +22,14 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	JobService_GetJob_FullMethodName     = "/leaderd.v1.JobService/GetJob"
-	JobService_ListJobs_FullMethodName   = "/leaderd.v1.JobService/ListJobs"
-	JobService_UpdateJob_FullMethodName  = "/leaderd.v1.JobService/UpdateJob"
-	JobService_DeleteJob_FullMethodName  = "/leaderd.v1.JobService/DeleteJob"
-	JobService_PauseJob_FullMethodName   = "/leaderd.v1.JobService/PauseJob"
-	JobService_ResumeJob_FullMethodName  = "/leaderd.v1.JobService/ResumeJob"
-	JobService_TriggerJob_FullMethodName = "/leaderd.v1.JobService/TriggerJob"
+	JobService_GetJob_FullMethodName          = "/leaderd.v1.JobService/GetJob"
+	JobService_ListJobs_FullMethodName        = "/leaderd.v1.JobService/ListJobs"
+	JobService_ListJobVersions_FullMethodName = "/leaderd.v1.JobService/ListJobVersions"
+	JobService_UpdateJob_FullMethodName       = "/leaderd.v1.JobService/UpdateJob"
+	JobService_DeleteJob_FullMethodName       = "/leaderd.v1.JobService/DeleteJob"
+	JobService_PauseJob_FullMethodName        = "/leaderd.v1.JobService/PauseJob"
+	JobService_ResumeJob_FullMethodName       = "/leaderd.v1.JobService/ResumeJob"
+	JobService_TriggerJob_FullMethodName      = "/leaderd.v1.JobService/TriggerJob"
 )
 
 // JobServiceClient is the client API for JobService service.
@@ -43,6 +44,10 @@ type JobServiceClient interface {
 	GetJob(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*GetJobResponse, error)
 	// ListJobs answers the jobs of a namespace, or of all, in order of name.
 	ListJobs(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsResponse, error)
+	// ListJobVersions answers the kept versions of a job, or of all jobs of a
+	// namespace, in order of job and the newest first within a job. Deleted jobs'
+	// versions are among them.
+	ListJobVersions(ctx context.Context, in *ListJobVersionsRequest, opts ...grpc.CallOption) (*ListJobVersionsResponse, error)
 	// UpdateJob replaces a job's spec; with allow_missing it creates the job.
 	// A spec equal to the stored one changes nothing and makes no new version.
 	UpdateJob(ctx context.Context, in *UpdateJobRequest, opts ...grpc.CallOption) (*UpdateJobResponse, error)
@@ -80,6 +85,16 @@ func (c *jobServiceClient) ListJobs(ctx context.Context, in *ListJobsRequest, op
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListJobsResponse)
 	err := c.cc.Invoke(ctx, JobService_ListJobs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) ListJobVersions(ctx context.Context, in *ListJobVersionsRequest, opts ...grpc.CallOption) (*ListJobVersionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListJobVersionsResponse)
+	err := c.cc.Invoke(ctx, JobService_ListJobVersions_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -148,6 +163,10 @@ type JobServiceServer interface {
 	GetJob(context.Context, *GetJobRequest) (*GetJobResponse, error)
 	// ListJobs answers the jobs of a namespace, or of all, in order of name.
 	ListJobs(context.Context, *ListJobsRequest) (*ListJobsResponse, error)
+	// ListJobVersions answers the kept versions of a job, or of all jobs of a
+	// namespace, in order of job and the newest first within a job. Deleted jobs'
+	// versions are among them.
+	ListJobVersions(context.Context, *ListJobVersionsRequest) (*ListJobVersionsResponse, error)
 	// UpdateJob replaces a job's spec; with allow_missing it creates the job.
 	// A spec equal to the stored one changes nothing and makes no new version.
 	UpdateJob(context.Context, *UpdateJobRequest) (*UpdateJobResponse, error)
@@ -176,6 +195,9 @@ func (UnimplementedJobServiceServer) GetJob(context.Context, *GetJobRequest) (*G
 }
 func (UnimplementedJobServiceServer) ListJobs(context.Context, *ListJobsRequest) (*ListJobsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListJobs not implemented")
+}
+func (UnimplementedJobServiceServer) ListJobVersions(context.Context, *ListJobVersionsRequest) (*ListJobVersionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListJobVersions not implemented")
 }
 func (UnimplementedJobServiceServer) UpdateJob(context.Context, *UpdateJobRequest) (*UpdateJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateJob not implemented")
@@ -245,6 +267,24 @@ func _JobService_ListJobs_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(JobServiceServer).ListJobs(ctx, req.(*ListJobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_ListJobVersions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListJobVersionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ListJobVersions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ListJobVersions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ListJobVersions(ctx, req.(*ListJobVersionsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -353,6 +393,10 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListJobs",
 			Handler:    _JobService_ListJobs_Handler,
+		},
+		{
+			MethodName: "ListJobVersions",
+			Handler:    _JobService_ListJobVersions_Handler,
 		},
 		{
 			MethodName: "UpdateJob",

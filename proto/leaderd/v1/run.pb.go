@@ -197,8 +197,11 @@ type Run struct {
 	OutputBytes int64 `protobuf:"varint,11,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
 	// Not before this will a waiting run be tried again.
 	NextAttemptTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=next_attempt_time,json=nextAttemptTime,proto3" json:"next_attempt_time,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The store's revision of the verdict, which compares with attempts' tokens;
+	// 0 while there is none.
+	Revision      int64 `protobuf:"varint,13,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
@@ -313,6 +316,13 @@ func (x *Run) GetNextAttemptTime() *timestamppb.Timestamp {
 		return x.NextAttemptTime
 	}
 	return nil
+}
+
+func (x *Run) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
 }
 
 // Attempt is one try at a run.
@@ -695,7 +705,7 @@ var File_leaderd_v1_run_proto protoreflect.FileDescriptor
 const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\n" +
 	"\x14leaderd/v1/run.proto\x12\n" +
-	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\x05\n" +
+	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x06\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.leaderd.v1.Run.StateR\x05state\x12\x16\n" +
@@ -712,7 +722,8 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	" \x01(\fR\n" +
 	"outputTail\x12!\n" +
 	"\foutput_bytes\x18\v \x01(\x03R\voutputBytes\x12F\n" +
-	"\x11next_attempt_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x0fnextAttemptTime\"\x8a\x02\n" +
+	"\x11next_attempt_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x0fnextAttemptTime\x12\x1a\n" +
+	"\brevision\x18\r \x01(\x03R\brevision\"\x8a\x02\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x11\n" +

@@ -11,6 +11,8 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 TESTFLAGS ?=
 TESTPKGS  ?= ./...
 FUZZTIME  ?= 30s
+MINUTES   ?= 10
+SEED      ?= 1
 
 # The race detector needs cgo; `go env` answers 0 where no C compiler is found.
 RACE ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
@@ -26,7 +28,7 @@ help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
 	  /^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nVariables: VERSION TESTFLAGS TESTPKGS BENCHFLAGS FUZZTIME ARGS\n'
+	@printf '\nVariables: VERSION TESTFLAGS TESTPKGS BENCHFLAGS FUZZTIME MINUTES SEED CHAOSFLAGS ARGS\n'
 
 .PHONY: run
 run: ## Run three nodes over their own etcd, with sample jobs and a live view (ARGS="...")
@@ -45,6 +47,10 @@ test: ## Run all tests, with the race detector where a C compiler exists
 .PHONY: bench
 bench: ## Run the benchmark program (BENCHFLAGS="...")
 	$(GO) run ./test/bench $(BENCHFLAGS)
+
+.PHONY: chaos
+chaos: ## Break real processes at random for MINUTES from SEED, and check the history (CHAOSFLAGS="...")
+	$(GO) test ./test/e2e -run '^TestChaos$$' -count 1 -v -timeout $$(($(MINUTES) + 20))m -chaos.minutes=$(MINUTES) -chaos.seed=$(SEED) $(CHAOSFLAGS)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZTIME

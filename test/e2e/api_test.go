@@ -85,17 +85,25 @@ func (a *api) do(ctx context.Context, call func(context.Context, *grpc.ClientCon
 
 // call is do with a typed answer, bounded by patience; it fails the test on
 // error.
-func call[Req, Resp any](a *api, method func(leaderd, context.Context, Req, ...grpc.CallOption) (Resp, error), req Req) Resp {
+func call[Req, Resp any](a *api, method method[Req, Resp], req Req) Resp {
 	a.t.Helper()
 	resp, err := try(a, method, req)
 	require.NoError(a.t, err)
 	return resp
 }
 
+// method is one of all services'.
+type method[Req, Resp any] = func(leaderd, context.Context, Req, ...grpc.CallOption) (Resp, error)
+
 // try is call for requests that may be refused.
-func try[Req, Resp any](a *api, method func(leaderd, context.Context, Req, ...grpc.CallOption) (Resp, error), req Req) (resp Resp, err error) {
+func try[Req, Resp any](a *api, method method[Req, Resp], req Req) (Resp, error) {
 	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
 	defer cancel()
+	return within(ctx, a, method, req)
+}
+
+// within is try, bounded by a context.
+func within[Req, Resp any](ctx context.Context, a *api, method method[Req, Resp], req Req) (resp Resp, err error) {
 	err = a.do(ctx, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
 		resp, err = method(leaderd{
 			leaderdv1.NewJobServiceClient(conn), leaderdv1.NewRunServiceClient(conn), leaderdv1.NewClusterServiceClient(conn),

@@ -14,12 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderd/leaderd/internal/history"
 	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
-	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/test/etcdtest"
 )
 
@@ -157,7 +155,7 @@ func replayVersions(ctx context.Context, t testing.TB, client *clientv3.Client) 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// The last event is one of our own, so that the end is seen.
-	done, err := client.Put(ctx, prefix+"versions/~", "")
+	done, err := client.Put(ctx, ledgerEnd, "")
 	require.NoError(t, err)
 	out := map[string][]history.Version{}
 	for resp := range client.Watch(ctx, prefix+"versions/", clientv3.WithPrefix(), clientv3.WithRev(1)) {
@@ -166,19 +164,11 @@ func replayVersions(ctx context.Context, t testing.TB, client *clientv3.Client) 
 			if e.GetKv().GetModRevision() >= done.Header.GetRevision() {
 				return out
 			}
-			parts := strings.Split(strings.TrimPrefix(string(e.GetKv().GetKey()), prefix), "/")
-			if e.GetType() != clientv3.EventTypePut || len(parts) != 4 {
-				continue // an old version is swept
+			job, v, err := versionIn(e)
+			require.NoError(t, err)
+			if job != "" {
+				out[job] = append(out[job], v)
 			}
-			var stored statev1.Version
-			require.NoError(t, proto.Unmarshal(e.GetKv().GetValue(), &stored))
-			v := versionOf(stored.GetJob())
-			v.Revision = e.GetKv().GetModRevision()
-			if state.Change(stored.GetChange()) == state.ChangeDelete {
-				// The leader sees it when it does: that instant is stored nowhere.
-				v.Deleted, v.Effective, v.Slack = true, time.UnixMicro(stored.GetTime()).UTC(), 3*time.Second
-			}
-			out[parts[2]] = append(out[parts[2]], v)
 		}
 	}
 	require.Fail(t, "the watch of versions ended", "%v", ctx.Err())

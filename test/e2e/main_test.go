@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/leaderd/leaderd/test/etcdtest"
 )
 
 // long runs the faults for as long as people meet them.
@@ -19,7 +21,10 @@ var long = flag.Bool("e2e.long", false, "faults of realistic length")
 // binary is the program under test.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	etcdtest.Main()
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	flag.Parse()

@@ -27,7 +27,8 @@ type recorder struct {
 
 	mu     sync.Mutex
 	starts []history.Start
-	odd    []string // requests that make no sense
+	ends   []history.Start // with the instants of the ends
+	odd    []string        // requests that make no sense
 }
 
 func newRecorder(t testing.TB, dir string) *recorder {
@@ -39,7 +40,7 @@ func newRecorder(t testing.TB, dir string) *recorder {
 }
 
 // serve is the work of HTTP jobs: ?mark= is written down, ?sleep= is how long it
-// takes.
+// takes, ?status= is the answer.
 func (r *recorder) serve(w http.ResponseWriter, req *http.Request) {
 	now := time.Now()
 	s := history.Start{
@@ -64,7 +65,15 @@ func (r *recorder) serve(w http.ResponseWriter, req *http.Request) {
 		case <-req.Context().Done():
 		}
 	}
-	w.WriteHeader(http.StatusNoContent)
+	s.At = time.Now()
+	r.mu.Lock()
+	r.ends = append(r.ends, s)
+	r.mu.Unlock()
+	code, err := strconv.Atoi(req.URL.Query().Get("status"))
+	if err != nil {
+		code = http.StatusNoContent
+	}
+	w.WriteHeader(code)
 }
 
 // recorded answers all starts so far.
@@ -74,18 +83,38 @@ func (r *recorder) recorded() []history.Start {
 	out := append([]history.Start(nil), r.starts...)
 	require.Empty(r.t, r.odd)
 	r.mu.Unlock()
+	return append(out, r.lines("start")...)
+}
+
+// ended answers all ends so far: of requests, and of commands that write theirs
+// down.
+func (r *recorder) ended() []history.Start {
+	r.t.Helper()
+	r.mu.Lock()
+	out := append([]history.Start(nil), r.ends...)
+	r.mu.Unlock()
+	return append(out, r.lines("end")...)
+}
+
+// lines are those of the file that begin with a word.
+func (r *recorder) lines(what string) []history.Start {
+	r.t.Helper()
 	content, err := os.ReadFile(r.file)
 	if os.IsNotExist(err) {
-		return out
+		return nil
 	}
 	require.NoError(r.t, err)
+	var out []history.Start
 	for line := range bytes.Lines(content) {
 		var s history.Start
 		var nanos int64
-		_, err := fmt.Sscanf(string(line), "%s %s %d %d %q %d\n", &s.Job, &s.Run, &s.Attempt, &s.Token, &s.Mark, &nanos)
+		var word string
+		_, err := fmt.Sscanf(string(line), "%s %s %s %d %d %q %d\n", &word, &s.Job, &s.Run, &s.Attempt, &s.Token, &s.Mark, &nanos)
 		require.NoError(r.t, err, "line %q", line)
-		s.At = time.Unix(0, nanos)
-		out = append(out, s)
+		if word == what {
+			s.At = time.Unix(0, nanos)
+			out = append(out, s)
+		}
 	}
 	return out
 }
@@ -102,8 +131,11 @@ func (r *recorder) startsOf(job string) []history.Start {
 	return out
 }
 
-// writeDown is the shell line of a command's work: one write of one line.
-const writeDown = `printf '%s %s %s %s "%s" %s\n' "$LEADERD_JOB" "$LEADERD_RUN" "$LEADERD_ATTEMPT" "$LEADERD_TOKEN" "$MARK" "$(date +%s%N)" >> "$WORK_FILE"` + "\n"
+// note is the shell line by which a command's work writes down that it started or
+// ended: one write of one line.
+func note(what string) string {
+	return "printf '" + what + ` %s %s %s %s "%s" %s\n' "$LEADERD_JOB" "$LEADERD_RUN" "$LEADERD_ATTEMPT" "$LEADERD_TOKEN" "$MARK" "$(date +%s%N)" >> "$WORK_FILE"` + "\n"
+}
 
 // httpJob is a job that asks the recorder's server.
 func (r *recorder) httpJob(name, schedule string, change ...func(*leaderdv1.JobSpec)) *leaderdv1.Job {
@@ -114,7 +146,7 @@ func (r *recorder) httpJob(name, schedule string, change ...func(*leaderdv1.JobS
 // shellJob is a job that writes to the recorder's file, then runs script.
 func (r *recorder) shellJob(name, schedule, script string, change ...func(*leaderdv1.JobSpec)) *leaderdv1.Job {
 	spec := &leaderdv1.JobSpec{Target: &leaderdv1.JobSpec_Command{Command: &leaderdv1.Command{
-		Shell: writeDown + script, Env: map[string]string{"WORK_FILE": r.file},
+		Shell: note("start") + script, Env: map[string]string{"WORK_FILE": r.file},
 	}}}
 	return newJob(name, schedule, spec, change)
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 )
 
 // statusTimeout is what a member gets to tell whether it leads.
@@ -176,6 +178,17 @@ func (s *Server) link(m, peer *member, connected bool) {
 	default:
 		m.etcd.Server.CutPeer(id)
 	}
+}
+
+// MoveLeader has member from, which leads, hand over to member to.
+func (s *Server) MoveLeader(ctx context.Context, from, to int) error {
+	leader, err := clientv3.New(clientv3.Config{Endpoints: []string{s.members[from].client}, Logger: zap.NewNop()})
+	if err != nil {
+		return err
+	}
+	defer leader.Close()
+	_, err = leader.MoveLeader(ctx, uint64(s.members[to].id))
+	return err
 }
 
 // Alarm raises the alarm that a member raises whose space is full: nothing can be

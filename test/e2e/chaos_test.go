@@ -1,0 +1,90 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	chaosMinutes = flag.Float64("chaos.minutes", 0, "how long TestChaos breaks things at random; 0: a short fixed selection")
+	chaosSeed    = flag.Uint64("chaos.seed", 1, "what decides the faults and the changes of TestChaos")
+	chaosJobs    = flag.Int("chaos.jobs", 240, "jobs of TestChaos, where it runs for minutes")
+	chaosMembers = flag.Int("chaos.members", 3, "members of etcd of TestChaos, where it runs for minutes")
+)
+
+// selection is the faults of a short run, one of each sort of victim.
+var selection = []string{
+	"node killed", "etcd leader killed", "node link silent", "node stopped", "leader key deleted",
+	"etcd link silent", "etcd compacted", "no space in etcd", "disk full", "node starved of CPU",
+}
+
+// TestChaos breaks nodes, the network between them and to etcd, and etcd itself,
+// while jobs run and are changed; then it mends all, and the whole history is
+// checked. Its last lines are the figures.
+//
+// Without -chaos.minutes it is short, and its faults follow in a fixed order.
+func TestChaos(t *testing.T) {
+	nodes, executors, members, jobs := 3, 2, *chaosMembers, *chaosJobs
+	if *chaosMinutes == 0 {
+		t.Parallel()
+		executors, members, jobs = 1, 3, 60
+		short()
+	}
+	s := newSiege(t, nodes, executors, members)
+	n, m := newNemesis(s, *chaosSeed), newMix(s, *chaosSeed, jobs)
+	m.start()
+	from := settled()
+	s.awaitWatermark(from.Add(time.Second))
+
+	stirring, calmDown := context.WithCancel(t.Context())
+	var stir sync.WaitGroup
+	stir.Go(func() { m.stir(stirring, 250*time.Millisecond) })
+	if *chaosMinutes > 0 {
+		n.rage(time.Now().Add(time.Duration(*chaosMinutes*float64(time.Minute))), 3*time.Second)
+	} else {
+		n.recite(selection, 100*time.Millisecond)
+	}
+	calmDown()
+	stir.Wait()
+
+	calm := time.Now()
+	n.mendAll()
+	for _, x := range s.nodes {
+		x.ready()
+	}
+	s.awaitNodes(len(s.nodes))
+	s.awaitWatermark(time.Now().Add(time.Second))
+	t.Logf("all is whole again %s after the last fault was mended", time.Since(calm).Round(time.Millisecond))
+	m.revive(t)
+	again := time.Now()
+	await(t, "every job starts again", func(context.Context) error {
+		idle := map[string]bool{}
+		for i := range jobs {
+			idle[m.name(i)] = true
+		}
+		for _, start := range s.recorded() {
+			if start.At.After(again) {
+				delete(idle, start.Job)
+			}
+		}
+		for name := range idle {
+			return fmt.Errorf("%d do not, as %s", len(idle), name)
+		}
+		return nil
+	})
+
+	to := time.Now().Add(-time.Second).Truncate(time.Second)
+	report(n, m, s.pastOf(to, s.ledger.all()), from, to)
+}
+
+// short makes the faults of the catalogue brief.
+func short() {
+	for i := range catalogue {
+		k := &catalogue[i]
+		k.least, k.most = min(k.least, time.Second), min(k.most, 5*time.Second/2)
+	}
+}

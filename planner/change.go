@@ -53,25 +53,27 @@ func (t *term) supersede(was *timed, to *Job, now time.Time) {
 	for _, s := range t.sessions {
 		s.forget(was.job)
 	}
-	effective, verdict, reason := endOf(to, now), state.StateSkipped, whySkipped(to)
 	for _, e := range slices.Clone(was.open) {
-		switch {
-		case e.waiting != nil || e.pending != nil:
-			// A run that exists goes on with the newest version, or ends with
-			// its job.
-			if to == nil {
-				t.decide(e, state.StateCancelled, state.ReasonDeleted, now)
-			} else {
-				e.version, e.holders = to, nil
-				if !to.Paused {
-					t.place(e)
-				}
+		t.supersedeEntry(e, to, now)
+	}
+}
+
+func (t *term) supersedeEntry(e *entry, to *Job, now time.Time) {
+	switch {
+	case e.waiting != nil || e.pending != nil:
+		// A run that exists goes on with the newest version, or ends with its job.
+		if to == nil {
+			t.decide(e, state.StateCancelled, state.ReasonDeleted, now)
+		} else {
+			e.version, e.holders = to, nil
+			if !to.Paused {
+				t.place(e)
 			}
-		case micros(e.due).After(effective):
-			t.close(e)
-		default:
-			t.decide(e, verdict, reason, now)
 		}
+	case micros(e.due).After(endOf(to, now)):
+		t.close(e)
+	default:
+		t.decide(e, state.StateSkipped, whySkipped(to), now)
 	}
 }
 

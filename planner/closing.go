@@ -2,6 +2,7 @@ package planner
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/leaderd/leaderd/state"
@@ -11,16 +12,19 @@ import (
 func (t *term) closeUpTo(instant time.Time) {
 	t.closing = later(t.closing, instant)
 	t.closings++
-	t.tryClose(instant)
+	t.tryClose()
 }
 
-func (t *term) tryClose(instant time.Time) {
+// tryClose closes up to t.closing: if the stored end cannot be read that is what
+// makes sure that nothing is opened.
+func (t *term) tryClose() {
+	instant := t.closing
 	t.task(func(ctx context.Context) func() {
 		closed, err := t.store.CloseTimeline(ctx, t.leadership, instant)
 		return func() {
 			if err != nil {
 				t.checkErr("close the timeline", err)
-				t.later(time.Second, func() { t.tryClose(instant) })
+				t.later(time.Second, t.tryClose)
 				return
 			}
 			if closed.Revision > t.closed.Revision {
@@ -35,6 +39,31 @@ func (t *term) tryClose(instant time.Time) {
 			for _, do := range waiting {
 				do()
 			}
+		}
+	})
+}
+
+// watchClosed looks whether the closed part is as this term wrote it: while it is
+// not, no claim can be made. Only this term writes it, so it is closed again.
+func (t *term) watchClosed() {
+	if t.watching || t.closings > 0 || t.closed.Revision == 0 {
+		return
+	}
+	t.watching = true
+	known := t.closed.Revision
+	t.task(func(ctx context.Context) func() {
+		stored, err := t.store.GetClosed(ctx)
+		return func() {
+			t.watching = false
+			gone := err == nil && stored.Revision < known
+			if gone {
+				err = errClosedGone
+			}
+			if t.closings > 0 || t.closed.Revision != known || !gone && !errors.Is(err, state.ErrUnreadable) {
+				return // an outage of the store is told by those who write
+			}
+			t.unreadable("timeline/closed", err, "the timeline is closed again as far as it was")
+			t.closeUpTo(t.closing)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package planner
 import (
 	"slices"
 
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
 	"github.com/leaderd/leaderd/state"
 )
 
@@ -32,12 +33,16 @@ type entry struct {
 	// holders are the sessions that have it, in the order in which they got it.
 	holders []*session
 	// verdict is what it gets in place of a start, with its reason; StateNone: it
-	// may start. deciding is set while a worker stores it.
+	// may start. relies is set where that holds for this version of the job alone.
+	// deciding is set while a worker stores it.
 	verdict  state.RunState
 	reason   string
+	relies   bool
 	deciding bool
-	// busy is set when an executor had no room for it.
+	// busy is set when an executor could not claim it; last is why the newest one
+	// could not: BUSY or REFUSED.
 	busy bool
+	last workerv1.Progress_Step
 	done bool
 }
 

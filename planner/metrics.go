@@ -15,6 +15,8 @@ type metrics struct {
 	hedges       prometheus.Counter
 	lost         prometheus.Counter
 	decided      *prometheus.CounterVec
+	unreadable   *prometheus.CounterVec
+	badGates     prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -56,5 +58,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "leaderd_planner_decided_total",
 			Help: "Slots that got a verdict in place of a start.",
 		}, []string{"verdict", "reason"}),
+		unreadable: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "leaderd_planner_unreadable_total",
+			Help: "Times that a key of the leader's alone could not be read and was written anew.",
+		}, []string{"key"}),
+		badGates: f.NewGauge(prometheus.GaugeOpts{
+			Name: "leaderd_planner_unreadable_gates",
+			Help: "Jobs that stand still because the record at their gate cannot be read.",
+		}),
 	}
 }

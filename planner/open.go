@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"context"
 	"time"
 
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
@@ -19,7 +18,7 @@ const (
 // place plans an entry onto the best executor that does not have it yet.
 // Where none is left the entry stays as it is until one comes or check looks.
 func (t *term) place(e *entry) {
-	if e.verdict != state.StateNone || e.version.Paused || e.version.Broken != nil ||
+	if e.verdict != state.StateNone || e.version.Paused || e.version.Broken != nil || t.gates.bad[e.version.ID] != nil ||
 		e.waiting != nil && e.waiting.NextTry.After(t.now()) {
 		return
 	}
@@ -70,18 +69,21 @@ func (t *term) check(now time.Time) {
 // executor gets it.
 func (t *term) checkLate(e *entry, now time.Time) {
 	if e.verdict != state.StateNone {
-		t.decide(e, e.verdict, e.reason, now) // storing it went wrong
+		t.tryDecide(e, now) // storing it went wrong
 		return
 	}
 	late := now.Sub(micros(e.due))
 	if e.slot() || e.pending != nil {
 		if late > e.version.Deadline {
-			t.decide(e, state.StateMissed, state.ReasonDeadline, now)
+			t.decideVersion(e, state.StateMissed, state.ReasonDeadline, now)
 			return
+		}
+		if late > suspectAfter && e.last != workerv1.Progress_STEP_BUSY || t.gates.bad[e.version.ID] != nil {
+			t.suspectGate(e.version.ID)
 		}
 	}
 	if e.slot() && e.closed == 0 && late > t.cfg.Horizon && t.overtaken(e, now) {
-		t.decide(e, state.StateMissed, t.whyUnplaced(e), now)
+		t.decideVersion(e, state.StateMissed, t.whyUnplaced(e), now)
 		return
 	}
 	again := min(max(2*t.cfg.HedgeDelay, late/4), maxRecheck)
@@ -118,50 +120,20 @@ func (t *term) overtaken(e *entry, now time.Time) bool {
 	return !next.IsZero() && !next.After(now)
 }
 
-// whyUnplaced is the reason for which an entry found no executor.
+// whyUnplaced is the reason for which no executor has claimed an entry.
 func (t *term) whyUnplaced(e *entry) string {
-	if _, ok := t.table.Owner(jobKey(e.version.ID), e.version.Selector); ok {
+	_, matches := t.table.Owner(jobKey(e.version.ID), e.version.Selector)
+	switch {
+	case len(t.sessions) == 0:
+		return state.ReasonNoExecutor
+	case !matches:
+		return state.ReasonNoMatchingNode
+	case e.last == workerv1.Progress_STEP_BUSY:
 		return state.ReasonNoCapacity
+	case e.last == workerv1.Progress_STEP_REFUSED:
+		return state.ReasonRefused
 	}
-	return state.ReasonNoMatchingNode
-}
-
-// decide gives an entry a verdict in place of a start. If it turns out to have
-// a record already, that is as good.
-func (t *term) decide(e *entry, to state.RunState, reason string, now time.Time) {
-	if e.deciding || e.done {
-		return
-	}
-	e.deciding, e.verdict, e.reason = true, to, reason
-	rec := state.Record{
-		Job: e.version.ID, Run: e.runID(), Generation: e.version.Generation, State: to, Reason: reason,
-		Due: micros(e.due), Recorded: now, Shards: 1,
-	}
-	t.task(func(ctx context.Context) func() {
-		var ok bool
-		var err error
-		if e.waiting != nil {
-			ok, err = t.store.GiveUp(ctx, t.leadership, *e.waiting, to, reason, now)
-		} else {
-			var pending int64
-			if e.pending != nil {
-				pending = e.pending.Revision
-			}
-			ok, err = t.store.Decide(ctx, t.leadership, rec, e.version.Exclusive, pending)
-		}
-		return func() {
-			e.deciding = false
-			if err != nil {
-				t.checkErr("decide "+rec.Job.String(), err)
-				t.checks.push(t.now().Add(time.Second).UnixMicro(), e)
-				return
-			}
-			if ok {
-				t.metrics.decided.WithLabelValues(to.String(), reason).Inc()
-			}
-			t.close(e)
-		}
-	})
+	return state.ReasonUnclaimed
 }
 
 // report takes in what an executor says became of entries.
@@ -188,16 +160,18 @@ func (t *term) report(s *session, r *workerv1.Report, now time.Time) {
 			t.close(e)
 		case workerv1.Progress_STEP_BUSY:
 			// It keeps the entry, but another one may be sooner.
-			e.busy = true
+			e.busy, e.last = true, p.GetStep()
 			t.place(e)
 		case workerv1.Progress_STEP_STALE:
 			// The job or run has changed: its change is on its way here.
 			e.drop(s)
 		case workerv1.Progress_STEP_REFUSED:
 			e.drop(s)
+			e.last = p.GetStep()
 			if e.busy = true; len(e.holders) == 0 {
 				t.checks.push(now.Add(t.cfg.HedgeDelay).UnixMicro(), e)
 			}
+			t.suspectGate(e.version.ID)
 		case workerv1.Progress_STEP_UNSPECIFIED:
 		}
 	}

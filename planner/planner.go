@@ -2,6 +2,7 @@ package planner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -18,6 +19,12 @@ type Store interface {
 	CloseTimeline(ctx context.Context, term state.Term, instant time.Time) (state.Closed, error)
 	Decide(ctx context.Context, term state.Term, rec state.Record, exclusive bool, pending int64) (bool, error)
 	DecideRange(ctx context.Context, term state.Term, rec state.Record, closed int64) (bool, error)
+	// DecideVersion is Decide while the job is at a revision; else the error is
+	// state.ErrJobChanged.
+	DecideVersion(ctx context.Context, term state.Term, rec state.Record, exclusive bool, pending, job int64) (bool, error)
+	// CheckGate answers an error that wraps state.ErrUnreadable where the record
+	// at the job's gate cannot be read.
+	CheckGate(ctx context.Context, id state.JobID) error
 	ListDecided(ctx context.Context, id state.JobID, first, last time.Time) (state.Decided, error)
 	// OlderVersions are a job's versions before a generation, its deletions
 	// included, the newest first: as many as there are or a bounded number.
@@ -53,6 +60,9 @@ type Planner struct {
 
 	mu   sync.Mutex
 	term *term // that sessions go to; nil while this node does not lead
+	// trouble is why the newest term ended before it planned, at troubled.
+	trouble  error
+	troubled time.Time
 }
 
 // New makes a Planner; it starts nothing.
@@ -70,7 +80,31 @@ func (p *Planner) Run(ctx context.Context, leadership state.Term) error {
 	t := newTerm(p, leadership)
 	p.setTerm(t)
 	defer p.setTerm(nil)
-	return t.run(ctx)
+	err := t.run(ctx)
+	if err != nil && !errors.Is(err, state.ErrTermLost) {
+		p.setTrouble(err)
+	}
+	return err
+}
+
+// troubleLasts is how long Trouble tells of a term that came to nothing.
+const troubleLasts = time.Minute
+
+// Trouble answers why this node, the last time that it was to lead, did not; nil
+// if it did, or if that was more than a minute ago.
+func (p *Planner) Trouble() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.trouble == nil || time.Since(p.troubled) > troubleLasts {
+		return nil
+	}
+	return fmt.Errorf("led in vain %s ago: %w", time.Since(p.troubled).Round(time.Second), p.trouble)
+}
+
+func (p *Planner) setTrouble(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trouble, p.troubled = err, time.Now()
 }
 
 // Beat answers when the loop of the running term last advanced; zero while this

@@ -26,6 +26,8 @@ var (
 	errSilent       = errors.New("the executor was silent for three pulses")
 	errLeft         = errors.New("the executor left")
 
+	// errClosedGone: the end of the closed part is not stored any more.
+	errClosedGone = errors.New("it is gone, or an older one was put back")
 	// errChangedMeanwhile: slots that had no record have one now; look again.
 	errChangedMeanwhile = errors.New("records were written meanwhile")
 )

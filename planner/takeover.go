@@ -2,10 +2,53 @@ package planner
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/leaderd/leaderd/state"
 )
+
+// begin reads where the timeline is, and which jobs were deleted before it was
+// begun to follow their changes.
+//
+// A watermark that cannot be read is replaced by an older one, which is as true:
+// the one of the newest closing, or where that is not known either, none, as if
+// nobody had led yet. Then all slots since are worked up by what is stored of
+// them. The end of the closed part, where it cannot be read, is not guessed:
+// takeOver closes up to now, behind which nobody has closed anything.
+func (t *term) begin(ctx context.Context) (mark state.Watermark, gone []state.JobVersion, err error) {
+	mark, markErr := t.store.GetWatermark(ctx)
+	if markErr != nil && !errors.Is(markErr, state.ErrUnreadable) {
+		return mark, nil, markErr
+	}
+	closed, err := t.store.GetClosed(ctx)
+	switch {
+	case errors.Is(err, state.ErrUnreadable):
+		t.unreadable("timeline/closed", err, "the timeline is closed anew up to now, and slots since the watermark are worked up as an outage")
+		t.closedLost = true
+	case err != nil:
+		return mark, nil, err
+	default:
+		t.closed = closed
+	}
+	if markErr != nil {
+		if mark.Revision = 0; !closed.Mark.IsZero() {
+			mark = state.Watermark{Instant: closed.Mark, Written: closed.Mark, Revision: closed.Revision}
+		}
+		t.unreadable("timeline/watermark", markErr, "an older watermark is taken in its place, and slots since are worked up as an outage",
+			"watermark", mark.Instant)
+	}
+	t.closing = t.closed.Instant
+	gone, err = t.store.ListDeleted(ctx)
+	return mark, gone, err
+}
+
+// unreadable tells of a key of the leader's alone that somebody else has written.
+func (t *term) unreadable(key string, err error, handled string, args ...any) {
+	t.metrics.unreadable.WithLabelValues(key).Inc()
+	t.cfg.Logger.Error("the leader's own key cannot be read and is written anew; find out who wrote to it",
+		append([]any{"key", key, "handled", handled, "err", err}, args...)...)
+}
 
 // takeOver begins where the watermark is. Slots behind it are done with; those
 // since are planned again, and the claims of those that have a record come to
@@ -29,13 +72,19 @@ func (t *term) takeOver(jobs []*Job, gone []state.JobVersion, mark state.Waterma
 	// Up to edge slots are worked up one by one, whose records are looked for;
 	// behind it they are planned.
 	edge := t.closed.Instant
-	if now.Sub(seen) > t.cfg.Horizon {
+	if t.closedLost || now.Sub(seen) > t.cfg.Horizon {
 		edge = later(edge, now.Truncate(time.Second))
 	}
+	if t.closedLost {
+		edge = later(edge, mark.Written) // by an earlier leader's clock
+	}
 	t.planned = later(from, edge)
-	if edge.After(from) {
+	if edge.After(from) || t.closedLost {
 		t.logOutage(from, edge)
 		t.closeUpTo(edge)
+	}
+	for _, id := range mark.UnreadableGates {
+		t.suspectGate(id)
 	}
 	for _, j := range jobs {
 		timed := newTimed(j)

@@ -69,11 +69,17 @@ type term struct {
 	closed   state.Closed
 	closing  time.Time
 	closings int
+	// closedLost is set where the stored end of the closed part cannot be read:
+	// what it was is not known here.
+	closedLost bool
+	watching   bool // see watchClosed
 	// afterClosing waits for the last of them.
 	afterClosing []func()
 	// catchUps are the open entries of caught-up slots. While there are any the
 	// timeline is not closed again, which would take them back.
 	catchUps int
+	// asked are the open entries of runs that were asked for.
+	asked int
 
 	queue   []func(context.Context) func() // tasks that wait for a place
 	running int
@@ -87,6 +93,8 @@ type term struct {
 	lastSeen time.Time // wall clock of the loop's last turn
 
 	looking, lookAgain bool // see lookForWaiting
+
+	gates gates
 }
 
 func newTerm(p *Planner, leadership state.Term) *term {
@@ -106,6 +114,7 @@ func newTerm(p *Planner, leadership state.Term) *term {
 // run leads until ctx ends (then the error is nil) or something fails.
 func (t *term) run(ctx context.Context) error {
 	begun := time.Now()
+	t.beat.Store(begun.UnixMicro())
 	select {
 	case <-t.sources.Catalog.Ready():
 	case <-ctx.Done():
@@ -151,20 +160,6 @@ func (t *term) fresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w for %s", errStale, limit))
 	defer cancel()
 	return t.sources.Fresh(ctx, t.leadership.Number)
-}
-
-// begin reads where the timeline is, and which jobs were deleted before it was
-// begun to follow their changes.
-func (t *term) begin(ctx context.Context) (mark state.Watermark, gone []state.JobVersion, err error) {
-	if mark, err = t.store.GetWatermark(ctx); err != nil {
-		return mark, nil, err
-	}
-	if t.closed, err = t.store.GetClosed(ctx); err != nil {
-		return mark, nil, err
-	}
-	t.closing = t.closed.Instant
-	gone, err = t.store.ListDeleted(ctx)
-	return mark, gone, err
 }
 
 // post hands the loop something to do. It answers false when the term is over.
@@ -214,6 +209,7 @@ func (t *term) loop(
 	defer t.closeSessions()
 	now := t.now()
 	t.takeOver(jobs, gone, mark, now)
+	t.setTrouble(nil)
 	t.metrics.takeover.Set(time.Since(begun).Seconds())
 	t.cfg.Logger.Info("planning", "term", t.leadership.Number, "jobs", len(jobs), "watermark", mark.Instant,
 		"took", time.Since(begun))
@@ -298,6 +294,9 @@ func (t *term) add(e *entry, now time.Time) bool {
 	if e.slot() {
 		t.byDue.push(e.due, e)
 	}
+	if e.pending != nil {
+		t.asked++
+	}
 	if e.slot() && !micros(e.due).After(t.closed.Instant) {
 		e.closed = t.closed.Revision
 		t.catchUps++
@@ -320,6 +319,9 @@ func (t *term) close(e *entry) {
 	e.holders = nil
 	if e.closed != 0 {
 		t.catchUps--
+	}
+	if e.pending != nil {
+		t.asked--
 	}
 	delete(t.open, e.entryKey)
 	siblings := e.job.open

@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/leaderd/leaderd/state"
@@ -31,17 +32,52 @@ func (t *term) mark(now time.Time) {
 	t.lastMark = now
 	t.floor = later(t.floor, instant)
 	instant = t.floor
-	late := t.lateness.summary(now)
+	lateness := t.lateness.summary(now)
 	select {
 	case <-t.marks: // an older one that was not written yet
 	default:
 	}
-	t.marks <- state.Watermark{Instant: instant, Written: now, Lateness: late}
+	t.marks <- state.Watermark{
+		Instant: instant, Written: now, Lateness: lateness, Late: t.late(now), UnreadableGates: t.badGates(),
+	}
 	t.metrics.watermarkLag.Set(now.Sub(instant).Seconds())
+	t.watchClosed()
+	t.sweepGates(now)
 
 	if behind := instant.Add(-closedBehind); behind.Sub(t.closing) >= time.Minute && t.replays == 0 && t.catchUps == 0 {
 		t.closeUpTo(behind)
 	}
+}
+
+// overdue is how long after it was due a run is late: before that its news may be
+// on the way.
+const overdue = time.Second
+
+// late tells what is due and has no record, as far as is known here.
+func (t *term) late(now time.Time) state.Late {
+	var l state.Late
+	limit := now.Add(-overdue).UnixMicro()
+	first := limit
+	if t.byDue.len() > 0 {
+		first, _ = t.byDue.top()
+	}
+	if first >= limit && t.asked == 0 {
+		return l
+	}
+	worst := int64(math.MaxInt64)
+	for _, e := range t.open {
+		if e.due > limit || e.version.Paused || e.waiting != nil {
+			continue
+		}
+		l.Runs++
+		if e.due < worst {
+			worst, l.Worst = e.due, e.version.ID
+		}
+	}
+	if l.Runs > 0 {
+		l.Since = micros(worst)
+	}
+	return l
 }
 
 // writeMarks writes the watermark, the newest there is, until ctx ends.

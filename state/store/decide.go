@@ -16,9 +16,11 @@ import (
 
 // CloseTimeline closes the timeline up to instant while the term stands: no
 // slot at or before it is claimed any more, but for those that a plan of this
-// closing catches up. It never opens what is closed. The answer is the closed
-// part as this call wrote it; its revision is never that of another leader's
-// closing. After a kv error the outcome may be unknown; to close again is safe.
+// closing catches up. It never opens what is closed, but for a stored value that
+// cannot be read: that is written over, so the caller must then give an instant
+// behind which nothing was ever closed. The answer is the closed part as this
+// call wrote it; its revision is never that of another leader's closing. After a
+// kv error the outcome may be unknown; to close again is safe.
 func (s *Store) CloseTimeline(ctx context.Context, term state.Term, instant time.Time) (state.Closed, error) {
 	closed, err := s.closeTimeline(ctx, term, instant)
 	if err != nil {
@@ -32,13 +34,14 @@ func (s *Store) closeTimeline(ctx context.Context, term state.Term, instant time
 		return state.Closed{}, state.ErrTermLost
 	}
 	was, err := s.GetClosed(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrCorrupt) {
 		return state.Closed{}, err
 	}
 	key := s.keys.closed()
 	for range maxTries {
-		to := state.Closed{Instant: codec.Time(codec.Micros(later(instant, was.Instant)))}
-		value, err := proto.Marshal(&statev1.Closed{Instant: codec.Micros(to.Instant), Term: term.Number})
+		mark := max(s.closed.marked(), codec.Micros(was.Mark))
+		to := state.Closed{Instant: codec.Time(codec.Micros(later(instant, was.Instant))), Mark: codec.Time(mark)}
+		value, err := proto.Marshal(&statev1.Closed{Instant: codec.Micros(to.Instant), Term: term.Number, Mark: mark})
 		if err != nil {
 			return state.Closed{}, err
 		}
@@ -65,7 +68,7 @@ func (s *Store) closeTimeline(ctx context.Context, term state.Term, instant time
 			found = kvs[0]
 		}
 		// Another call's, or an earlier try of this: then it is closed once more.
-		if was, err = decodeClosed(found); err != nil {
+		if was, err = decodeClosed(found); err != nil && !errors.Is(err, ErrCorrupt) {
 			return state.Closed{}, err
 		}
 	}
@@ -87,13 +90,21 @@ func later(a, b time.Time) time.Time {
 // for the same record. Errors are those of package kv, state.ErrTermLost, and a
 // verdict that no such run can have.
 func (s *Store) Decide(ctx context.Context, term state.Term, rec state.Record, exclusive bool, pending int64) (ok bool, err error) {
-	if ok, err = s.decide(ctx, term, &rec, exclusive, pending); err != nil {
+	return s.DecideVersion(ctx, term, rec, exclusive, pending, 0)
+}
+
+// DecideVersion is Decide for a verdict that relies on a version of the job: one
+// at another revision than job, or none, is state.ErrJobChanged. 0 relies on none.
+func (s *Store) DecideVersion(
+	ctx context.Context, term state.Term, rec state.Record, exclusive bool, pending, job int64,
+) (ok bool, err error) {
+	if ok, err = s.decide(ctx, term, &rec, exclusive, pending, job); err != nil {
 		return false, fmt.Errorf("decide %s %s: %w", rec.Job, rec.Run, err)
 	}
 	return ok, nil
 }
 
-func (s *Store) decide(ctx context.Context, term state.Term, rec *state.Record, exclusive bool, pending int64) (bool, error) {
+func (s *Store) decide(ctx context.Context, term state.Term, rec *state.Record, exclusive bool, pending, job int64) (bool, error) {
 	from := state.StateNone
 	if pending != 0 {
 		from = state.StatePending
@@ -126,6 +137,12 @@ func (s *Store) decide(ctx context.Context, term state.Term, rec *state.Record, 
 			r.writes = append(r.writes, s.batch.hash(pendingKey))
 			r.txn.Else = append(r.txn.Else, keyOnly(pendingKey))
 		}
+		if job != 0 {
+			jobKey := s.keys.job(rec.Job)
+			r.txn.If = append(r.txn.If, unchanged(jobKey, job))
+			r.reads = append(r.reads, s.batch.hash(jobKey))
+			r.txn.Else = append(r.txn.Else, keyOnly(jobKey))
+		}
 		res, err := s.lead(ctx, term, r)
 		if err != nil {
 			return false, err
@@ -142,26 +159,20 @@ func (s *Store) decide(ctx context.Context, term state.Term, rec *state.Record, 
 		if pending != 0 && (len(res.Results[3].KVs) == 0 || res.Results[3].KVs[0].ModRevision != pending) {
 			return false, nil
 		}
-		// The gate is not as assumed. It may be this very run's.
-		held, err := s.gateOf(rec.Job, res.Results[2])
-		if err != nil {
-			return false, err
+		if job != 0 {
+			// Behind those of the pending key, before that of the term.
+			if found := res.Results[len(res.Results)-2].KVs; len(found) == 0 || found[0].ModRevision != job {
+				return false, state.ErrJobChanged
+			}
 		}
+		// The gate is not as assumed. It may be this very run's.
+		held := s.gateOf(rec.Job, res.Results[2])
 		if held.token != 0 && held.run == rec.Run {
 			return false, nil
 		}
 		gateMod = held.token
 	}
 	return false, ErrContended
-}
-
-// gateOf reads who is at the gate.
-func (s *Store) gateOf(id state.JobID, read kv.Result) (holder, error) {
-	if len(read.KVs) == 0 {
-		return holder{}, nil
-	}
-	l, err := decodeLive(id, true, read.KVs[0])
-	return holder{run: l.Run, token: l.Token}, err
 }
 
 // DecideRange gives all slots from rec.Due to rec.Until one verdict while the
@@ -262,9 +273,7 @@ func (s *Store) slotsBetween(ctx context.Context, rec *state.Record) (seen int64
 			}
 		}
 	}
-	if gate, err = s.gateOf(rec.Job, res.Results[2]); err != nil {
-		return 0, holder{}, false, err
-	}
+	gate = s.gateOf(rec.Job, res.Results[2])
 	return res.Revision, gate, between(gate.run, rec), nil
 }
 

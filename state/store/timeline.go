@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -15,7 +16,8 @@ import (
 )
 
 // GetWatermark answers the watermark; its Revision is 0 where none was written
-// yet.
+// yet. For a value that cannot be read the error wraps ErrCorrupt, and only the
+// Revision is answered.
 func (s *Store) GetWatermark(ctx context.Context) (state.Watermark, error) {
 	res, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
 		return s.kv.Range(ctx, s.keys.watermark(), "", kv.RangeOptions{})
@@ -24,9 +26,10 @@ func (s *Store) GetWatermark(ctx context.Context) (state.Watermark, error) {
 		return state.Watermark{}, err
 	}
 	var p statev1.Watermark
-	if err := proto.Unmarshal(res.KVs[0].Value, &p); err != nil {
-		return state.Watermark{}, fmt.Errorf("watermark: %w", err)
+	if err := readTimeline(res.KVs[0], &p); err != nil {
+		return state.Watermark{Revision: res.KVs[0].ModRevision}, err
 	}
+	s.closed.note(p.GetInstant())
 	return state.Watermark{
 		Instant:  codec.Time(p.GetInstant()),
 		Written:  codec.Time(p.GetWritten()),
@@ -38,13 +41,57 @@ func (s *Store) GetWatermark(ctx context.Context) (state.Watermark, error) {
 			P99:    time.Duration(p.GetP99()) * time.Microsecond,
 			Max:    time.Duration(p.GetMax()) * time.Microsecond,
 		},
+		Late: state.Late{
+			Runs:  p.GetLate().GetRuns(),
+			Worst: state.JobID{Namespace: p.GetLate().GetNamespace(), Name: p.GetLate().GetJob()},
+			Since: codec.Time(p.GetLate().GetDue()),
+		},
+		UnreadableGates: gatesFromProto(p.GetUnreadableGates()),
 	}, nil
+}
+
+// timelineValue is what the keys of the timeline have in common. No leader has
+// ever written one of them without an instant and its term.
+type timelineValue interface {
+	proto.Message
+	GetInstant() int64
+	GetTerm() int64
+}
+
+func readTimeline(from kv.KeyValue, to timelineValue) error {
+	err := proto.Unmarshal(from.Value, to)
+	if err == nil && (to.GetInstant() <= 0 || to.GetTerm() <= 0) {
+		err = errors.New("it has no instant or no term")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: key %q, value %q: %w", ErrCorrupt, from.Key, clip(from.Value), err)
+	}
+	return nil
+}
+
+// clip shortens a value for a log.
+func clip(value []byte) []byte { return value[:min(len(value), 64)] }
+
+func gatesFromProto(from []*statev1.UnreadableGate) []state.JobID {
+	var ids []state.JobID
+	for _, g := range from {
+		ids = append(ids, state.JobID{Namespace: g.GetNamespace(), Name: g.GetJob()})
+	}
+	return ids
+}
+
+func gatesToProto(ids []state.JobID) []*statev1.UnreadableGate {
+	var to []*statev1.UnreadableGate
+	for _, id := range ids[:min(len(ids), state.MaxUnreadableGates)] {
+		to = append(to, &statev1.UnreadableGate{Namespace: id.Namespace, Job: id.Name})
+	}
+	return to
 }
 
 // PutWatermark writes the watermark while the term stands. After a kv error the
 // outcome may be unknown; to write again is safe.
 func (s *Store) PutWatermark(ctx context.Context, term state.Term, w state.Watermark) error {
-	value, err := proto.Marshal(&statev1.Watermark{
+	p := &statev1.Watermark{
 		Instant: codec.Micros(w.Instant),
 		Written: codec.Micros(w.Written),
 		Term:    term.Number,
@@ -52,11 +99,23 @@ func (s *Store) PutWatermark(ctx context.Context, term state.Term, w state.Water
 		P50:     w.Lateness.P50.Microseconds(),
 		P99:     w.Lateness.P99.Microseconds(),
 		Max:     w.Lateness.Max.Microseconds(),
-	})
+
+		UnreadableGates: gatesToProto(w.UnreadableGates),
+	}
+	if w.Late.Runs > 0 {
+		p.Late = &statev1.Late{
+			Runs: w.Late.Runs, Namespace: w.Late.Worst.Namespace, Job: w.Late.Worst.Name, Due: codec.Micros(w.Late.Since),
+		}
+	}
+	value, err := proto.Marshal(p)
 	if err != nil {
 		return err
 	}
-	return s.putFenced(ctx, term, s.keys.watermark(), value)
+	if err := s.putFenced(ctx, term, s.keys.watermark(), value); err != nil {
+		return err
+	}
+	s.closed.note(p.GetInstant())
+	return nil
 }
 
 // putFenced writes a key of the leader's alone while its term stands.
@@ -83,6 +142,21 @@ type closedCache struct {
 	mu    sync.Mutex
 	known bool
 	val   state.Closed
+	// mark is the newest watermark that was read or written here, in microseconds.
+	mark int64
+}
+
+// note notes a watermark that is stored.
+func (c *closedCache) note(mark int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mark = max(c.mark, mark)
+}
+
+func (c *closedCache) marked() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mark
 }
 
 func (c *closedCache) set(v state.Closed) {
@@ -106,7 +180,8 @@ func (s *Store) closedNow(ctx context.Context) (state.Closed, error) {
 	return s.GetClosed(ctx)
 }
 
-// GetClosed answers the closed part of the timeline.
+// GetClosed answers the closed part of the timeline. For a value that cannot be
+// read the error wraps ErrCorrupt, and only the Revision is answered.
 func (s *Store) GetClosed(ctx context.Context) (state.Closed, error) {
 	res, err := s.look(ctx, kv.Get(s.keys.closed()))
 	if err != nil {
@@ -127,10 +202,10 @@ func decodeClosed(from kv.KeyValue) (state.Closed, error) {
 		return state.Closed{}, nil
 	}
 	var p statev1.Closed
-	if err := proto.Unmarshal(from.Value, &p); err != nil {
-		return state.Closed{}, fmt.Errorf("closed: %w", err)
+	if err := readTimeline(from, &p); err != nil {
+		return state.Closed{Revision: from.ModRevision}, err
 	}
-	return state.Closed{Instant: codec.Time(p.GetInstant()), Revision: from.ModRevision}, nil
+	return state.Closed{Instant: codec.Time(p.GetInstant()), Mark: codec.Time(p.GetMark()), Revision: from.ModRevision}, nil
 }
 
 // olderVersions is how many of a job's older versions a new leader looks at.

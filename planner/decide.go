@@ -1,0 +1,95 @@
+package planner
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/leaderd/leaderd/state"
+)
+
+// decide gives an entry a verdict in place of a start. If it turns out to have
+// a record already, that is as good.
+func (t *term) decide(e *entry, to state.RunState, reason string, now time.Time) {
+	if e.deciding || e.done {
+		return
+	}
+	e.verdict, e.reason, e.relies = to, reason, false
+	t.tryDecide(e, now)
+}
+
+// decideVersion is decide for a verdict that is true only while the job is as the
+// entry's version has it: the job may have been changed, which is news that has
+// not come yet, so that the slot may be due no more.
+func (t *term) decideVersion(e *entry, to state.RunState, reason string, now time.Time) {
+	if e.deciding || e.done {
+		return
+	}
+	e.verdict, e.reason, e.relies = to, reason, true
+	t.tryDecide(e, now)
+}
+
+func (t *term) tryDecide(e *entry, now time.Time) {
+	e.deciding = true
+	to, reason, waiting := e.verdict, e.reason, e.waiting
+	rec := state.Record{
+		Job: e.version.ID, Run: e.runID(), Generation: e.version.Generation, State: to, Reason: reason,
+		Due: micros(e.due), Recorded: now, Shards: 1,
+	}
+	if err := t.gates.bad[rec.Job]; err != nil && reason == state.ReasonUnreadable {
+		rec.Detail = err.Error()
+	}
+	var pending, version int64
+	if e.pending != nil {
+		pending = e.pending.Revision
+	}
+	if e.relies {
+		version = e.version.Revision
+	}
+	exclusive := e.version.Exclusive
+	t.task(func(ctx context.Context) func() {
+		var ok bool
+		var err error
+		if waiting != nil {
+			ok, err = t.store.GiveUp(ctx, t.leadership, *waiting, to, reason, now)
+		} else {
+			ok, err = t.store.DecideVersion(ctx, t.leadership, rec, exclusive, pending, version)
+		}
+		return func() {
+			e.deciding = false
+			switch {
+			case errors.Is(err, state.ErrJobChanged):
+				t.undecide(e)
+			case err != nil:
+				t.checkErr("decide "+rec.Job.String(), err)
+				t.checks.push(t.now().Add(time.Second).UnixMicro(), e)
+			default:
+				if ok {
+					t.metrics.decided.WithLabelValues(to.String(), reason).Inc()
+				}
+				t.close(e)
+			}
+		}
+	})
+}
+
+// undecide takes back a verdict that was not stored since the job has changed.
+// Its change may have come meanwhile; if not it is on its way.
+func (t *term) undecide(e *entry) {
+	if e.done {
+		return
+	}
+	e.verdict, e.reason, e.relies = state.StateNone, "", false
+	now := t.now()
+	t.checks.push(now.Add(time.Second).UnixMicro(), e)
+	var to *Job
+	if t.jobs[e.version.ID] == e.job {
+		to = e.job.job
+	}
+	switch {
+	case to == nil || to.Revision > e.version.Revision:
+		t.supersedeEntry(e, to, now)
+	case e.pending != nil && len(e.holders) == 0:
+		t.place(e)
+	}
+}

@@ -1,0 +1,271 @@
+package planner_test
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leaderd/leaderd/planner"
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/kv"
+	"github.com/leaderd/leaderd/state/memkv"
+	"github.com/leaderd/leaderd/state/store"
+)
+
+// site is a store with one leader at a time and no executor: every slot is
+// missed, but for those that the test claims.
+type site struct {
+	t       *testing.T
+	db      *memkv.Store
+	store   *store.Store
+	catalog *planner.Catalog
+	planner *planner.Planner
+	log     logBuffer
+	owner   state.Owner
+	job     state.Job
+}
+
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+var tick = state.JobID{Namespace: "default", Name: "tick"}
+
+func newSite(t *testing.T) *site {
+	s := &site{t: t, db: memkv.New(), catalog: planner.NewCatalog()}
+	t.Cleanup(s.db.Close)
+	var err error
+	s.store, err = store.New(s.db, store.Config{})
+	require.NoError(t, err)
+	t.Cleanup(s.store.Close)
+	put, err := s.store.PutJob(t.Context(), store.PutJob{
+		ID: tick, AllowMissing: true, Now: time.Now(), Spec: &leaderdv1.JobSpec{
+			Schedules: []string{"@every 1s"}, Target: &leaderdv1.JobSpec_Noop{Noop: &leaderdv1.NoOp{}},
+			CatchUp: leaderdv1.CatchUp_CATCH_UP_NONE,
+		},
+	})
+	require.NoError(t, err)
+	s.job = put.Entry.Job
+	s.catalog.Reset(func(yield func(planner.Stored) bool) { yield(planner.Stored{Job: s.job}) })
+	reg, err := s.store.Register(t.Context(), state.Node{Name: "n", Executor: true, Capacity: 1, Started: time.Now()}, time.Hour)
+	require.NoError(t, err)
+	s.owner = reg.Owner
+	block := func(ctx context.Context) error { <-ctx.Done(); return nil }
+	s.planner, err = planner.New(s.store, planner.Sources{
+		Catalog: s.catalog,
+		Fresh:   func(context.Context, int64) error { return nil },
+		Nodes:   func(ctx context.Context, each func([]state.Node)) error { each(nil); return block(ctx) },
+		Pending: func(ctx context.Context, _ func([]state.Pending)) error { return block(ctx) },
+	}, planner.Config{Logger: hclog.New(&hclog.LoggerOptions{Output: &s.log, Level: hclog.Info})})
+	require.NoError(t, err)
+	return s
+}
+
+// lead leads until end is called.
+func (s *site) lead(name string) (end func()) {
+	key := store.DefaultPrefix + "leader/" + name
+	term := state.Term{Key: key, Number: s.put(key, name)}
+	ctx, cancel := context.WithCancel(s.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.planner.Run(ctx, term) }()
+	return func() {
+		cancel()
+		require.NoError(s.t, <-done)
+		_, err := s.db.Txn(s.t.Context(), kv.Txn{Then: []kv.Op{kv.Delete(key)}})
+		require.NoError(s.t, err)
+	}
+}
+
+func (s *site) put(key, value string) int64 {
+	res, err := s.db.Txn(s.t.Context(), kv.Txn{Then: []kv.Op{kv.Put(key, []byte(value), 0)}})
+	require.NoError(s.t, err)
+	return res.Revision
+}
+
+// claim claims the slot in so many seconds.
+func (s *site) claim(in time.Duration) (state.ClaimResult, error) {
+	due := time.Now().UTC().Truncate(time.Second).Add(in)
+	return s.store.Claim(s.t.Context(), state.Claim{
+		Job: tick, JobRevision: s.job.Revision, Exclusive: true,
+		Live: state.Live{Run: state.SlotRunID(due), Shards: 1, Generation: 1, Attempt: 1, Owner: s.owner, Due: due, Claimed: time.Now()},
+	})
+}
+
+// whole requires that every slot from the job's beginning to the watermark has a
+// record, and that the watermark is where it should be.
+func (s *site) whole(lag time.Duration) {
+	s.t.Helper()
+	mark, err := s.store.GetWatermark(s.t.Context())
+	require.NoError(s.t, err)
+	require.WithinDuration(s.t, time.Now(), mark.Instant, lag)
+	from := s.job.Effective.Truncate(time.Second).Add(time.Second)
+	decided, err := s.store.ListDecided(s.t.Context(), tick, from, mark.Instant)
+	require.NoError(s.t, err)
+	for slot := from; !slot.After(mark.Instant); slot = slot.Add(time.Second) {
+		require.True(s.t, decided.Has(slot), slot)
+	}
+}
+
+const (
+	watermarkKey = store.DefaultPrefix + "timeline/watermark"
+	closedKey    = store.DefaultPrefix + "timeline/closed"
+)
+
+// TestUnreadableTimeline spoils the leader's own keys between two terms: the next
+// leader says so, goes on, and leaves no slot without a verdict.
+func TestUnreadableTimeline(t *testing.T) {
+	for name, keys := range map[string][]string{
+		"watermark": {watermarkKey}, "closed": {closedKey}, "both": {watermarkKey, closedKey},
+	} {
+		for _, value := range []string{"\xff\xffrubbish", ""} {
+			for _, gap := range []time.Duration{2 * time.Second, 20 * time.Minute} {
+				t.Run(name, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						s := newSite(t)
+						end := s.lead("a")
+						time.Sleep(20 * time.Minute)
+						end()
+						s.whole(30 * time.Second)
+						closed, err := s.store.GetClosed(t.Context())
+						require.NoError(t, err)
+						for _, key := range keys {
+							s.put(key, value)
+						}
+						time.Sleep(gap)
+
+						end = s.lead("b")
+						defer end()
+						time.Sleep(time.Minute)
+						for _, key := range keys {
+							require.Contains(t, s.log.String(), key)
+						}
+						require.Contains(t, s.log.String(), "[ERROR]")
+						require.NoError(t, s.planner.Trouble())
+						s.whole(30 * time.Second)
+						now, err := s.store.GetClosed(t.Context())
+						require.NoError(t, err)
+						require.False(t, now.Instant.Before(closed.Instant), "the timeline was opened")
+						res, err := s.claim(time.Second)
+						require.NoError(t, err)
+						require.Equal(t, state.Claimed, res.Status)
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestClosedSpoiltWhileLeading spoils or deletes what every claim compares: the
+// leader puts it right within seconds.
+func TestClosedSpoiltWhileLeading(t *testing.T) {
+	for name, spoil := range map[string]func(s *site){
+		"rubbish": func(s *site) { s.put(closedKey, "rubbish") },
+		"deleted": func(s *site) {
+			_, err := s.db.Txn(s.t.Context(), kv.Txn{Then: []kv.Op{kv.Delete(closedKey)}})
+			require.NoError(s.t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t)
+				defer s.lead("a")()
+				time.Sleep(12 * time.Minute)
+				closed, err := s.store.GetClosed(t.Context())
+				require.NoError(t, err)
+				spoil(s)
+				time.Sleep(3 * time.Second)
+				now, err := s.store.GetClosed(t.Context())
+				require.NoError(t, err)
+				require.False(t, now.Instant.Before(closed.Instant), "the timeline was opened")
+				require.Greater(t, now.Revision, closed.Revision)
+				res, err := s.claim(2 * time.Second)
+				require.NoError(t, err)
+				require.Equal(t, state.Claimed, res.Status)
+				require.Contains(t, s.log.String(), closedKey[len(store.DefaultPrefix):])
+				time.Sleep(time.Minute)
+				s.whole(30 * time.Second)
+			})
+		})
+	}
+}
+
+// TestUnreadableGate spoils the record at a job's gate: its slots are skipped
+// with the reason, and what is published names it, until it is deleted.
+func TestUnreadableGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		end := s.lead("a")
+		time.Sleep(time.Minute)
+		s.put(s.store.GateKey(tick), "rubbish")
+		time.Sleep(time.Minute)
+		s.whole(10 * time.Second)
+		mark, err := s.store.GetWatermark(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []state.JobID{tick}, mark.UnreadableGates)
+		require.Contains(t, s.log.String(), s.store.GateKey(tick))
+		got, err := s.store.GetRun(t.Context(), tick, state.SlotRunID(time.Now().Add(-10*time.Second)))
+		require.NoError(t, err)
+		require.Equal(t, state.StateSkipped, got.Record.State)
+		require.Equal(t, state.ReasonUnreadable, got.Record.Reason)
+		require.Contains(t, got.Record.Detail, s.store.GateKey(tick))
+
+		// A successor knows it at once, and works up an outage all the same.
+		end()
+		time.Sleep(5 * time.Minute)
+		defer s.lead("b")()
+		time.Sleep(5 * time.Second)
+		mark, err = s.store.GetWatermark(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []state.JobID{tick}, mark.UnreadableGates)
+		time.Sleep(time.Minute)
+		s.whole(10 * time.Second)
+
+		_, err = s.db.Txn(t.Context(), kv.Txn{Then: []kv.Op{kv.Delete(s.store.GateKey(tick))}})
+		require.NoError(t, err)
+		time.Sleep(10 * time.Second)
+		mark, err = s.store.GetWatermark(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, mark.UnreadableGates)
+		res, err := s.claim(time.Second)
+		require.NoError(t, err)
+		require.Equal(t, state.Claimed, res.Status)
+	})
+}
+
+// TestNoExecutorIsTheReason: nobody attends, so that is why slots are missed.
+func TestNoExecutorIsTheReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		defer s.lead("a")()
+		time.Sleep(time.Minute)
+		got, err := s.store.GetRun(t.Context(), tick, state.SlotRunID(time.Now().Add(-30*time.Second)))
+		require.NoError(t, err)
+		require.Equal(t, state.StateMissed, got.Record.State)
+		require.Equal(t, state.ReasonNoExecutor, got.Record.Reason)
+		mark, err := s.store.GetWatermark(t.Context())
+		require.NoError(t, err)
+		require.NotZero(t, mark.Late.Runs)
+		require.Equal(t, tick, mark.Late.Worst)
+		require.True(t, mark.Late.Since.Before(time.Now().Add(-5*time.Second)))
+	})
+}

@@ -250,7 +250,7 @@ func (c *checker) starts() {
 			c.fail("%s: there is no such claim", name)
 			continue
 		}
-		if slot, ok := s.run.Slot(); ok && s.begun.Before(slot) {
+		if slot, ok := s.run.Slot(); ok && s.wall.Before(slot) {
 			c.fail("%s: before its slot", name)
 		}
 		if s.begun.Before(cl.at) {

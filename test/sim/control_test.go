@@ -25,6 +25,7 @@ const leaderKey = store.DefaultPrefix + "leader/held"
 type control struct {
 	w       *world
 	name    string
+	host    *host
 	link    *link
 	store   *store.Store
 	planner *planner.Planner
@@ -46,9 +47,10 @@ type control struct {
 func (w *world) control(name string) *control {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(w.ctx)
-	c := &control{w: w, name: name, link: newLink(w.mem), stop: stop, catalog: planner.NewCatalog()}
+	h := w.host(name)
+	c := &control{w: w, name: name, host: h, link: newLink(w.mem, h, &w.late), stop: stop, catalog: planner.NewCatalog()}
 	var err error
-	c.store, err = store.New(c.link.kv, store.Config{Logger: w.logger(name).Named("store")})
+	c.store, err = store.New(c.link, store.Config{Logger: w.logger(name).Named("store")})
 	require.NoError(w.t, err)
 	jobs, nodes, pending := c.store.JobsCache(), c.store.NodesCache(), c.store.PendingCache()
 	for _, cache := range []*store.Cache{jobs.Cache, nodes.Cache, pending} {
@@ -58,6 +60,7 @@ func (w *world) control(name string) *control {
 	c.done.Go(func() { c.feed(ctx, feed) })
 	cfg := w.plan
 	cfg.Logger = w.logger(name).Named("planner")
+	cfg.Wall = h.wall
 	c.planner, err = planner.New(c.store, planner.Sources{
 		Catalog: c.catalog,
 		Fresh:   feed.WaitFor,
@@ -71,7 +74,7 @@ func (w *world) control(name string) *control {
 	require.NoError(w.t, err)
 	c.server = grpc.NewServer()
 	workerv1.RegisterLeaderServiceServer(c.server, planner.NewServer(c.planner))
-	listener := w.net.listen(name)
+	listener := w.net.listen(h)
 	c.served.Go(func() { _ = c.server.Serve(listener) })
 	c.done.Go(func() { c.campaign(ctx) })
 	w.controls[name] = c
@@ -85,6 +88,7 @@ func (c *control) kill() {
 		delete(c.w.controls, c.name)
 	}
 	c.link.cut()
+	c.host.die()
 	c.stop()
 	c.w.net.unlisten(c.name)
 	c.w.gone.Go(func() {
@@ -132,19 +136,19 @@ func (c *control) lead(ctx context.Context) error {
 	once, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	begun := time.Now()
-	if res, err := c.link.kv.Range(once, leaderKey, "", kv.RangeOptions{KeysOnly: true}); err != nil || len(res.KVs) > 0 {
+	if res, err := c.link.Range(once, leaderKey, "", kv.RangeOptions{KeysOnly: true}); err != nil || len(res.KVs) > 0 {
 		return err
 	}
-	lease, ttl, err := c.link.kv.Grant(once, electionTTL)
+	lease, ttl, err := c.link.Grant(once, electionTTL)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = c.link.kv.Revoke(ctx, lease)
+		_ = c.link.Revoke(ctx, lease)
 	}()
-	res, err := c.link.kv.Txn(once, kv.Txn{
+	res, err := c.link.Txn(once, kv.Txn{
 		If:   []kv.Compare{{Key: leaderKey, Target: kv.TargetCreateRevision}},
 		Then: []kv.Op{kv.Put(leaderKey, []byte(c.name), lease)},
 	})
@@ -178,7 +182,7 @@ func (c *control) keep(ctx context.Context, lose context.CancelCauseFunc, lease 
 	for deadline := begun.Add(ttl * 4 / 5); ; {
 		start := time.Now()
 		once, cancel := context.WithDeadline(ctx, deadline)
-		_, err := c.link.kv.KeepAlive(once, lease)
+		_, err := c.link.KeepAlive(once, lease)
 		cancel()
 		switch {
 		case ctx.Err() != nil:

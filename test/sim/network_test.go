@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -11,293 +12,382 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
-
-	"github.com/leaderd/leaderd/state/kv"
-	"github.com/leaderd/leaderd/state/kv/faulty"
 )
-
-// link is one node's way to the store.
-type link struct {
-	kv *faulty.KV
-
-	mu     sync.Mutex
-	dead   bool
-	down   chan struct{} // while the store is unreachable; closed when it is back
-	deaf   bool          // watches tell nothing any more
-	faults *faults
-	txn    func(*kv.Txn) faulty.Fault
-}
-
-// faults are what goes wrong on a link, in thousandths of calls.
-type faults struct {
-	rng *rand.Rand // guarded by link.mu
-	// refuse answers unavailable, lose answers unknown after the call was
-	// carried out, vanish answers unknown and carries nothing out.
-	refuse, lose, vanish int
-	// watch breaks a watch.
-	watch int
-	// delay is the longest delay of a call, before and after it.
-	delay time.Duration
-}
 
 var errCut = errors.New("the node is dead")
 
-func newLink(inner kv.KV) *link {
-	l := &link{}
-	l.kv = faulty.New(inner, l.hook)
-	return l
-}
-
-func (l *link) hook(ctx context.Context, c faulty.Call) faulty.Fault {
-	if c.Op == faulty.OpNext {
-		l.awaitUp(ctx)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.dead:
-		return faulty.Fault{Before: fmt.Errorf("%w: %w", kv.ErrUnavailable, errCut)}
-	case l.down != nil:
-		return faulty.Fault{Delay: 200 * time.Millisecond, Before: kv.ErrUnavailable}
-	case l.txn != nil && c.Op == faulty.OpTxn:
-		return l.txn(c.Txn)
-	case l.faults == nil:
-		return faulty.Fault{}
-	}
-	return l.faults.pick(c.Op)
-}
-
-func (f *faults) pick(op faulty.Op) faulty.Fault {
-	var t faulty.Fault
-	dice := f.rng.IntN(1000)
-	if op == faulty.OpNext || op == faulty.OpWatch {
-		if dice < f.watch {
-			t.Before = kv.ErrUnavailable
-		}
-		return t
-	}
-	if f.delay > 0 {
-		t.Delay, t.DelayAfter = rand.N(f.delay), rand.N(f.delay)
-	}
-	switch {
-	case dice < f.refuse:
-		t.Before = kv.ErrUnavailable
-	case dice < f.refuse+f.lose:
-		t.After = kv.ErrUnknown
-	case dice < f.refuse+f.lose+f.vanish:
-		t.Before = kv.ErrUnknown
-	}
-	return t
-}
-
-// awaitUp holds a watch up while the store is away: it tells nothing.
-func (l *link) awaitUp(ctx context.Context) {
-	l.mu.Lock()
-	down := l.down
-	if l.deaf {
-		down = make(chan struct{}) // for ever
-	}
-	l.mu.Unlock()
-	if down != nil {
-		select {
-		case <-down:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// cut ends the link for good.
-func (l *link) cut() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.dead = true
-	if l.down != nil {
-		close(l.down)
-		l.down = nil
-	}
-}
-
-// deafen silences all watches for good.
-func (l *link) deafen() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.deaf = true
-}
-
-// setDown makes the store unreachable, or reachable again.
-func (l *link) setDown(down bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case down && l.down == nil:
-		l.down = make(chan struct{})
-	case !down && l.down != nil:
-		close(l.down)
-		l.down = nil
-	}
-}
-
-// watchTxn lets f decide about each transaction.
-func (l *link) watchTxn(f func(*kv.Txn) faulty.Fault) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.txn = f
-}
-
-func (l *link) setFaults(f *faults) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.faults = f
-}
-
-// network joins executors with control nodes.
+// network joins executors with control nodes. A connection is two flows, one in
+// each direction, that lose nothing and keep its order, as TCP does: what cannot
+// get through now gets through later, or breaks the connection.
 type network struct {
 	mu        sync.Mutex
-	listeners map[string]*bufconn.Listener
+	listeners map[string]*listener
+	// blocked are directions between two nodes in which nothing gets through.
+	blocked map[[2]string]bool
+	// turn is closed and made anew when what gets through has changed.
+	turn    chan struct{}
+	latency time.Duration // of each piece of a flow, at most
 }
 
-func newNetwork() *network { return &network{listeners: map[string]*bufconn.Listener{}} }
+func newNetwork() *network {
+	return &network{listeners: map[string]*listener{}, blocked: map[[2]string]bool{}, turn: make(chan struct{})}
+}
 
-func (n *network) listen(name string) net.Listener {
+// changed has all flows look anew at what gets through.
+func (n *network) changed() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l := bufconn.Listen(1 << 20)
-	n.listeners[name] = l
+	close(n.turn)
+	n.turn = make(chan struct{})
+}
+
+// anybody stands for all hosts.
+const anybody = "*"
+
+// block stops what from sends to, or lets it through again.
+func (n *network) block(from, to string, on bool) {
+	n.mu.Lock()
+	if on {
+		n.blocked[[2]string{from, to}] = true
+	} else {
+		delete(n.blocked, [2]string{from, to})
+	}
+	n.mu.Unlock()
+	n.changed()
+}
+
+func (n *network) setLatency(d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.latency = d
+}
+
+// open tells whether something gets from one host to another now; if not, turn
+// is closed when that may have changed.
+func (n *network) open(from, to *host) (open bool, turn <-chan struct{}) {
+	n.mu.Lock()
+	blocked := len(n.blocked) > 0 && (n.blocked[[2]string{from.name, to.name}] ||
+		n.blocked[[2]string{from.name, anybody}] || n.blocked[[2]string{anybody, to.name}])
+	turn = n.turn
+	n.mu.Unlock()
+	return !blocked && !from.still() && !to.still(), turn
+}
+
+// await blocks until something gets from one host to another.
+func (n *network) await(ctx context.Context, from, to *host) error {
+	for {
+		open, turn := n.open(from, to)
+		if open {
+			return nil
+		}
+		select {
+		case <-turn:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// listener takes a control node's connections.
+type listener struct {
+	net    *network
+	host   *host
+	queue  chan net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (n *network) listen(h *host) net.Listener {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l := &listener{net: n, host: h, queue: make(chan net.Conn), closed: make(chan struct{})}
+	n.listeners[h.name] = l
 	return l
 }
 
 func (n *network) unlisten(name string) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if l := n.listeners[name]; l != nil {
+	l := n.listeners[name]
+	delete(n.listeners, name)
+	n.mu.Unlock()
+	if l != nil {
 		_ = l.Close()
-		delete(n.listeners, name)
 	}
 }
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.queue:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (l *listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (l *listener) Addr() net.Addr { return address(l.host.name) }
+
+type address string
+
+// Network implements net.Addr.
+func (address) Network() string { return "sim" }
+
+// String implements net.Addr.
+func (a address) String() string { return string(a) }
 
 // wire is one node's way to the others.
 type wire struct {
-	net *network
+	host *host
+	net  *network
 
-	mu     sync.Mutex
-	dead   bool
-	frozen chan struct{} // closed when it thaws; nil: not frozen
-	conns  map[*wireConn]struct{}
+	mu    sync.Mutex
+	dead  bool
+	conns []*conn
 }
 
-func newWire(n *network) *wire { return &wire{net: n, conns: map[*wireConn]struct{}{}} }
+func newWire(h *host) *wire { return &wire{host: h, net: h.net} }
 
 // dial is executor.Dial.
-func (w *wire) dial(address string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+address,
+func (w *wire) dial(to string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+to,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return w.connect(ctx, address) }))
+		grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) { return w.connect(ctx, to) }))
 }
 
-func (w *wire) connect(ctx context.Context, address string) (net.Conn, error) {
+func (w *wire) connect(ctx context.Context, to string) (net.Conn, error) {
 	w.net.mu.Lock()
-	l := w.net.listeners[address]
+	l := w.net.listeners[to]
 	w.net.mu.Unlock()
 	if l == nil {
-		return nil, fmt.Errorf("nobody listens at %s", address)
+		return nil, fmt.Errorf("nobody listens at %s", to)
 	}
-	inner, err := l.DialContext(ctx)
-	if err != nil {
+	if err := errors.Join(w.net.await(ctx, w.host, l.host), w.net.await(ctx, l.host, w.host)); err != nil {
 		return nil, err
 	}
+	there, back := newFlow(w.host, l.host), newFlow(l.host, w.host)
+	mine, theirs := &conn{out: there, in: back}, &conn{out: back, in: there}
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.dead {
-		_ = inner.Close()
+		w.mu.Unlock()
 		return nil, errCut
 	}
-	c := &wireConn{Conn: inner, wire: w, closed: make(chan struct{})}
-	w.conns[c] = struct{}{}
-	return c, nil
+	w.conns = append(w.conns, mine)
+	w.mu.Unlock()
+	select {
+	case l.queue <- theirs:
+		return mine, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
-// cut breaks all connections; with dead there are no further ones.
+// cut breaks all connections; what is under way is lost. With dead there are no
+// further ones.
 func (w *wire) cut(dead bool) {
 	w.mu.Lock()
 	w.dead = w.dead || dead
 	conns := w.conns
-	w.conns = map[*wireConn]struct{}{}
+	w.conns = nil
 	w.mu.Unlock()
-	for c := range conns {
-		_ = c.Close()
+	for _, c := range conns {
+		c.out.reset()
+		c.in.reset()
 	}
 }
 
 // freeze holds up whatever comes in and goes out, until thaw.
 func (w *wire) freeze() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.frozen == nil {
-		w.frozen = make(chan struct{})
-	}
+	w.net.block(w.host.name, anybody, true)
+	w.net.block(anybody, w.host.name, true)
 }
 
 func (w *wire) thaw() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.frozen != nil {
-		close(w.frozen)
-		w.frozen = nil
+	w.net.block(w.host.name, anybody, false)
+	w.net.block(anybody, w.host.name, false)
+}
+
+// conn is one end of a connection.
+type conn struct{ in, out *flow }
+
+// Read implements net.Conn.
+func (c *conn) Read(p []byte) (int, error) { return c.in.read(p) }
+
+// Write implements net.Conn.
+func (c *conn) Write(p []byte) (int, error) { return c.out.write(p) }
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.out.finish()
+	c.in.abandon()
+	return nil
+}
+
+// LocalAddr implements net.Conn.
+func (c *conn) LocalAddr() net.Addr { return address(c.out.from.name) }
+
+// RemoteAddr implements net.Conn.
+func (c *conn) RemoteAddr() net.Addr { return address(c.out.to.name) }
+
+// SetDeadline implements net.Conn. Deadlines are not kept: nothing here relies on
+// them but the haste of a shutdown.
+func (c *conn) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements net.Conn.
+func (c *conn) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements net.Conn.
+func (c *conn) SetWriteDeadline(time.Time) error { return nil }
+
+// maxFlow is how many bytes may be on their way before a writer waits.
+const maxFlow = 1 << 18
+
+// flow is one direction of a connection.
+type flow struct {
+	from, to *host
+	net      *network
+
+	mu     sync.Mutex
+	pieces []piece
+	size   int
+	last   time.Time     // when the newest piece arrives
+	err    error         // of reads behind the last piece; io.EOF once finished
+	broken error         // of writes, and of reads at once
+	news   chan struct{} // closed and made anew at every change
+}
+
+type piece struct {
+	data []byte
+	at   time.Time
+}
+
+func newFlow(from, to *host) *flow {
+	return &flow{from: from, to: to, net: from.net, news: make(chan struct{})}
+}
+
+// change applies do and wakes whoever waits.
+func (f *flow) change(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+	close(f.news)
+	f.news = make(chan struct{})
+}
+
+func (f *flow) finish() {
+	f.change(func() {
+		if f.err == nil {
+			f.err = io.EOF
+		}
+	})
+}
+
+func (f *flow) abandon() {
+	f.change(func() {
+		if f.broken == nil {
+			f.broken = net.ErrClosed
+		}
+	})
+}
+
+func (f *flow) reset() {
+	f.change(func() {
+		if f.broken == nil {
+			f.broken = errors.New("connection reset")
+		}
+	})
+}
+
+func (f *flow) write(p []byte) (int, error) {
+	f.net.mu.Lock()
+	latency := f.net.latency
+	f.net.mu.Unlock()
+	for {
+		f.mu.Lock()
+		news := f.news
+		switch {
+		case f.broken != nil:
+			defer f.mu.Unlock()
+			return 0, f.broken
+		case f.err != nil:
+			f.mu.Unlock()
+			return 0, net.ErrClosed
+		case f.size < maxFlow:
+			f.mu.Unlock()
+			f.change(func() {
+				at := time.Now()
+				if latency > 0 {
+					at = at.Add(rand.N(latency))
+				}
+				if at.Before(f.last) {
+					at = f.last
+				}
+				f.last = at
+				f.pieces = append(f.pieces, piece{append([]byte(nil), p...), at})
+				f.size += len(p)
+			})
+			return len(p), nil
+		}
+		f.mu.Unlock()
+		<-news
 	}
 }
 
-type wireConn struct {
-	net.Conn
-	wire   *wire
-	once   sync.Once
-	closed chan struct{}
+func (f *flow) read(p []byte) (int, error) {
+	for {
+		open, turn := f.net.open(f.from, f.to)
+		f.mu.Lock()
+		news := f.news
+		var wait time.Duration
+		switch {
+		case f.broken != nil:
+			defer f.mu.Unlock()
+			return 0, f.broken
+		case open && len(f.pieces) > 0:
+			first := &f.pieces[0]
+			if wait = time.Until(first.at); wait > 0 {
+				break
+			}
+			n := copy(p, first.data)
+			if first.data = first.data[n:]; len(first.data) == 0 {
+				f.pieces[0] = piece{}
+				f.pieces = f.pieces[1:]
+			}
+			full := f.size >= maxFlow
+			f.size -= n
+			f.mu.Unlock()
+			if full {
+				f.change(func() {})
+			}
+			return n, nil
+		case open && f.err != nil:
+			defer f.mu.Unlock()
+			return 0, f.err
+		}
+		f.mu.Unlock()
+		f.sleep(wait, news, turn)
+	}
 }
 
-func (c *wireConn) pass() error {
-	c.wire.mu.Lock()
-	frozen := c.wire.frozen
-	c.wire.mu.Unlock()
-	if frozen == nil {
-		return nil
+// sleep waits for the next piece, or for news.
+func (f *flow) sleep(d time.Duration, news, turn <-chan struct{}) {
+	var arrives <-chan time.Time
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		arrives = timer.C
 	}
 	select {
-	case <-frozen:
-		return nil
-	case <-c.closed:
-		return net.ErrClosed
+	case <-arrives:
+	case <-news:
+	case <-turn:
 	}
 }
-
-func (c *wireConn) Read(p []byte) (int, error) {
-	if err := c.pass(); err != nil {
-		return 0, err
-	}
-	n, err := c.Conn.Read(p)
-	if err == nil {
-		// What arrives while the wire is frozen arrives when it thaws.
-		err = c.pass()
-	}
-	return n, err
-}
-
-func (c *wireConn) Write(p []byte) (int, error) {
-	if err := c.pass(); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(p)
-}
-
-func (c *wireConn) Close() error {
-	c.once.Do(func() {
-		close(c.closed)
-		c.wire.mu.Lock()
-		delete(c.wire.conns, c)
-		c.wire.mu.Unlock()
-	})
-	return c.Conn.Close()
-}
-
-var rangeAll = kv.RangeOptions{KeysOnly: true}
-
-func leaseOf(c *control) kv.LeaseID { return kv.LeaseID(c.lease.Load()) }

@@ -86,6 +86,7 @@ func (c *chaos) run(length time.Duration) {
 	}
 	c.settle()
 	c.w.verify(true)
+	c.w.t.Logf("digest %016x", c.w.digest())
 }
 
 func (c *chaos) remedies(now time.Time) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -30,11 +29,11 @@ func (l *leaders) Follow() (executor.Leader, <-chan struct{}) {
 type worker struct {
 	w        *world
 	name     string
+	host     *host
 	link     *link
 	wire     *wire
 	store    *store.Store
 	executor *executor.Executor
-	dead     atomic.Bool
 	stop     context.CancelFunc
 	done     chan struct{}
 }
@@ -50,15 +49,17 @@ type place struct {
 func (w *world) worker(name string, p place) *worker {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(w.ctx)
-	x := &worker{w: w, name: name, link: newLink(w.mem), wire: newWire(w.net), stop: stop, done: make(chan struct{})}
+	h := w.host(name)
+	x := &worker{w: w, name: name, host: h, link: newLink(w.mem, h, &w.late), wire: newWire(h), stop: stop, done: make(chan struct{})}
 	var err error
-	x.store, err = store.New(x.link.kv, store.Config{Logger: w.logger(name).Named("store")})
+	x.store, err = store.New(x.link, store.Config{Logger: w.logger(name).Named("store")})
 	require.NoError(w.t, err)
 	x.executor, err = executor.New(journal{x.store, w.history}, w.leaders, x, x.wire.dial, executor.Config{
 		Node:       state.Node{Name: name, Executor: true, Labels: p.labels, Capacity: p.capacity, Started: time.Now()},
 		TTL:        registrationTTL,
 		DrainGrace: p.grace,
 		KillGrace:  time.Second,
+		Wall:       h.wall,
 		Logger:     w.logger(name).Named("executor"),
 	})
 	require.NoError(w.t, err)
@@ -76,8 +77,8 @@ func (w *world) worker(name string, p place) *worker {
 // does from now on reaches anybody.
 func (x *worker) kill() {
 	delete(x.w.workers, x.name)
-	x.dead.Store(true)
 	x.link.cut()
+	x.host.die()
 	x.wire.cut(true)
 	x.w.history.died(x)
 	x.stop()
@@ -121,8 +122,15 @@ func (x *worker) revoke() {
 
 // Run implements executor.Runner.
 func (x *worker) Run(ctx context.Context, t runner.Task, _ io.Writer) runner.Outcome {
-	o := runner.Outcome{State: state.StateInterrupted, Error: "dead", Started: time.Now()}
-	if x.dead.Load() {
+	// Where the process stands still, it does so just before the executor's last
+	// look at its registration.
+	x.host.hold()
+	o := runner.Outcome{State: state.StateInterrupted, Error: "dead", Started: x.host.wall()}
+	if x.host.isDead() {
+		return o
+	}
+	if ctx.Err() != nil {
+		o.Error = context.Cause(ctx).Error()
 		return o
 	}
 	work, end := x.w.history.start(x, &t)
@@ -135,9 +143,14 @@ func (x *worker) Run(ctx context.Context, t runner.Task, _ io.Writer) runner.Out
 		if errors.Is(context.Cause(ctx), runner.ErrCancelled) {
 			o.State = state.StateCancelled
 		}
+		work.crash = nil
 	}
-	o.Ended = time.Now()
+	o.Ended = x.host.wall()
 	end(o.State)
+	x.host.hold()
+	if work.crash != nil {
+		work.crash()
+	}
 	return o
 }
 
@@ -170,6 +183,7 @@ func (j journal) Finish(ctx context.Context, f state.Finish) (state.TokenStatus,
 type work struct {
 	takes time.Duration
 	state state.RunState
+	crash func() // called at the end: it panics or ends its goroutine
 }
 
 // span is one execution of work.
@@ -181,6 +195,7 @@ type span struct {
 	token   int64
 	node    string
 	begun   time.Time
+	wall    time.Time // begun by the node's clock
 	ended   time.Time // zero: it goes on
 	state   state.RunState
 	died    bool // with its node
@@ -202,7 +217,14 @@ func newHistory() *history { return &history{work: map[state.JobID]work{}} }
 func (h *history) does(j *job, takes time.Duration, how state.RunState) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.work[j.id] = work{takes, how}
+	h.work[j.id] = work{takes, how, nil}
+}
+
+// crashes has the runs of a job end their goroutine in a way of their own.
+func (h *history) crashes(j *job, takes time.Duration, crash func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.work[j.id] = work{takes, state.StateFailed, crash}
 }
 
 func (h *history) start(x *worker, t *runner.Task) (work, func(state.RunState)) {
@@ -210,7 +232,7 @@ func (h *history) start(x *worker, t *runner.Task) (work, func(state.RunState)) 
 	defer h.mu.Unlock()
 	s := &span{
 		job: t.Job, run: t.Run, shard: t.Shard, attempt: t.Attempt, token: t.Token,
-		node: x.name, begun: time.Now(), worker: x,
+		node: x.name, begun: time.Now(), wall: x.host.wall(), worker: x,
 	}
 	h.spans = append(h.spans, s)
 	does, ok := h.work[t.Job]

@@ -4,6 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"hash"
+	"hash/fnv"
+	"io"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -41,7 +46,13 @@ type world struct {
 	history *history
 	audit   *audit
 	log     *journalLog
+	level   hclog.Level
 	plan    planner.Config
+	late    background
+	// hosts are the nodes' hosts by name; a clock outlives its node. skewed is the
+	// greatest error of a clock so far.
+	hosts  map[string]*host
+	skewed time.Duration
 
 	controls map[string]*control
 	workers  map[string]*worker
@@ -70,10 +81,13 @@ func newWorld(t *testing.T) *world {
 		mem:      memkv.New(),
 		net:      newNetwork(),
 		history:  newHistory(),
-		log:      &journalLog{},
+		log:      &journalLog{hash: fnv.New64a()},
+		level:    hclog.Info,
 		controls: map[string]*control{},
 		workers:  map[string]*worker{},
 		drains:   map[string]*worker{},
+		hosts:    map[string]*host{},
+		late:     background{ctx: ctx},
 	}
 	var err error
 	w.api, err = store.New(w.mem, store.Config{})
@@ -88,14 +102,18 @@ func newWorld(t *testing.T) *world {
 
 // close ends all nodes in order, and shows the log of a test that failed.
 func (w *world) close() {
-	for _, x := range w.workers {
-		x.drain()
+	for _, h := range w.hosts {
+		h.resume()
 	}
-	for _, c := range w.controls {
-		c.kill()
+	for _, name := range slices.Sorted(maps.Keys(w.workers)) {
+		w.workers[name].drain()
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.controls)) {
+		w.controls[name].kill()
 	}
 	w.gone.Wait()
 	w.stop()
+	w.late.all.Wait()
 	w.all.Wait()
 	w.api.Close()
 	w.mem.Close()
@@ -105,16 +123,34 @@ func (w *world) close() {
 	}
 }
 
+// host makes the host of a new life of a node. It has the clock of the last one.
+func (w *world) host(name string) *host {
+	h := &host{name: name, net: w.net}
+	if before := w.hosts[name]; before != nil {
+		h.set(before.skew())
+	}
+	w.hosts[name] = h
+	return h
+}
+
+// setClock sets the clock of a node.
+func (w *world) setClock(h *host, skew time.Duration) {
+	h.set(skew)
+	w.skewed = max(w.skewed, skew, -skew)
+}
+
 // logger is a node's.
 func (w *world) logger(node string) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{
-		Name: node, Level: hclog.Info, Output: w.log, TimeFormat: "15:04:05.000", TimeFn: func() time.Time { return time.Now().UTC() },
+		Name: node, Level: w.level, Output: w.log, TimeFormat: "15:04:05.000", TimeFn: func() time.Time { return time.Now().UTC() },
 	})
 }
 
 // journalLog is the newest part of the log.
 type journalLog struct {
 	mu     sync.Mutex
+	hash   hash.Hash64 // of all lines
+	all    io.Writer   // gets all lines, if it is set
 	buf    bytes.Buffer
 	word   string
 	stalls time.Duration
@@ -139,10 +175,21 @@ func (l *journalLog) Write(p []byte) (int, error) {
 		l.mu.Lock()
 	}
 	defer l.mu.Unlock()
+	_, _ = l.hash.Write(p)
+	if l.all != nil {
+		_, _ = l.all.Write(p)
+	}
 	if l.buf.Len() > 2*maxLog {
 		l.buf.Next(l.buf.Len() - maxLog)
 	}
 	return l.buf.Write(p)
+}
+
+// sum is a hash of all that was logged.
+func (l *journalLog) sum() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hash.Sum64()
 }
 
 func (l *journalLog) tail() string {

@@ -2,327 +2,210 @@ package history
 
 import (
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"time"
 )
 
-// Kinds of violation.
-const (
-	Unaccounted = "unaccounted"
-	Doubled     = "doubled"
-	Undue       = "undue"
-	Twice       = "twice"
-	Again       = "again"
-	Early       = "early"
-	Unknown     = "unknown"
-	Silent      = "silent"
-	Unfenced    = "unfenced"
-	Overlap     = "overlap"
-	// Broken is a history that cannot be judged.
-	Broken = "broken"
-)
-
-// claimAhead is how long before its slot a run may be claimed, or be given the
-// verdict of its overlap policy: until a claim's deadline, generously.
-const claimAhead = 20 * time.Second
-
-// Violation is one broken rule.
-type Violation struct {
-	Kind, Job, Run, Text string
-}
-
-func (v Violation) String() string {
-	return fmt.Sprintf("%s: job %s run %s: %s", v.Kind, v.Job, v.Run, v.Text)
-}
-
-// Check answers what is wrong in h. That every due slot is accounted for is
-// checked of the slots in [from, to], which must be behind the watermark; all
-// other rules of everything. It takes time in the order of jobs times seconds.
-func (h *Facts) Check(from, to time.Time) []Violation {
-	c := checker{h: h, runs: map[runKey]*Run{}, ranges: map[string][]*Run{}, starts: map[runKey][]*Start{}}
+// Check judges the facts. It is pure. It takes time in the order of jobs times the
+// seconds from From to To, for the oracle looks at each.
+func Check(f *Facts) Report {
+	c := &checker{f: f, jobs: map[string]*job{}, owners: map[Owner]*Registration{}}
+	for i := range needs {
+		if n := &needs[i]; f.Sources&n.sources != n.sources {
+			c.unchecked(n.invariant, "", "%s", n.why)
+		}
+	}
 	c.index()
-	for job, versions := range h.Jobs {
-		c.slots(job, versions, from, to)
+	for _, name := range slices.Sorted(maps.Keys(c.jobs)) {
+		j := c.jobs[name]
+		c.slots(j)
+		c.records(j)
+		c.claims(j)
+		c.starts(j)
+		c.overlaps(j)
+		c.checkpoints(j)
+		c.ends(j)
+		if over := len(c.found) - maxPerJob; over > 0 {
+			c.report.More += over
+			c.found = c.found[:maxPerJob]
+		}
+		c.report.Violations = append(c.report.Violations, c.found...)
+		c.found = nil
 	}
-	for i := range h.Runs {
-		c.run(&h.Runs[i])
-	}
-	for i := range h.Starts {
-		c.start(&h.Starts[i])
-	}
-	c.overlaps()
-	sort.SliceStable(c.found, func(a, b int) bool { return c.found[a].Kind < c.found[b].Kind })
-	return c.found
+	c.marks()
+	c.losses()
+	c.waits()
+	c.report.Violations = append(c.report.Violations, c.found...)
+	c.report.sort()
+	return c.report
 }
-
-type runKey struct{ job, run string }
 
 type checker struct {
-	h      *Facts
-	runs   map[runKey]*Run
-	ranges map[string][]*Run // verdicts on several slots, by job
-	starts map[runKey][]*Start
+	f      *Facts
+	jobs   map[string]*job
+	owners map[Owner]*Registration
 	found  []Violation
+	report Report
 }
 
-func (c *checker) report(kind, job, run, format string, args ...any) {
-	c.found = append(c.found, Violation{kind, job, run, fmt.Sprintf(format, args...)})
+func (c *checker) fail(rule Rule, job, run, format string, args ...any) {
+	c.found = append(c.found, Violation{rule.Invariant(), rule, job, run, fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) unchecked(invariant int, job, format string, args ...any) {
+	c.report.Unchecked = append(c.report.Unchecked, Unchecked{invariant, job, fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) has(s Sources) bool { return c.f.Sources&s == s }
+
+func (c *checker) stale() time.Duration {
+	if c.f.Stale != 0 {
+		return c.f.Stale
+	}
+	return DefaultStale
+}
+
+// job is all that is known of one.
+type job struct {
+	name     string
+	versions []*version
+	// unjudged is set where a schedule cannot be read: then nobody knows what was
+	// due.
+	unjudged bool
+	since    time.Time
+
+	runs        []*Run // those that are no range
+	ranges      []*Run
+	byID        map[string]*Run
+	starts      []*Start
+	byRun       map[string][]*Start
+	claims      []*claim
+	byToken     map[tokenKey]*claim
+	checkpoints []*Checkpoint
+	ends        []*End
+	verdicts    []*Verdict
+}
+
+// tokenKey tells claims apart: those of one transaction share a token.
+type tokenKey struct {
+	run   string
+	shard int
+	token int64
+}
+
+// claim is what the log of claims or the run's record says of one.
+type claim struct {
+	Claim
+	logged bool
+	run    *Run
+}
+
+func (c *checker) job(name string) *job {
+	j := c.jobs[name]
+	if j == nil {
+		j = &job{
+			name: name, since: c.f.Since[name], byID: map[string]*Run{}, byRun: map[string][]*Start{},
+			byToken: map[tokenKey]*claim{},
+		}
+		c.jobs[name] = j
+	}
+	return j
 }
 
 func (c *checker) index() {
-	for i := range c.h.Runs {
-		r := &c.h.Runs[i]
+	f := c.f
+	for name, versions := range f.Jobs {
+		c.compile(c.job(name), versions)
+	}
+	for i := range f.Registrations {
+		c.owners[f.Registrations[i].Owner] = &f.Registrations[i]
+	}
+	for i := range f.Runs {
+		r := &f.Runs[i]
+		j := c.job(r.Job)
 		if r.Count > 1 {
-			c.ranges[r.Job] = append(c.ranges[r.Job], r)
+			j.ranges = append(j.ranges, r)
 			continue
 		}
-		key := runKey{r.Job, r.ID}
-		if c.runs[key] != nil {
-			c.report(Doubled, r.Job, r.ID, "is listed twice")
+		if j.byID[r.ID] != nil {
+			c.fail(Doubled, r.Job, r.ID, "is there twice")
+			continue
 		}
-		c.runs[key] = r
+		j.byID[r.ID] = r
+		j.runs = append(j.runs, r)
 	}
-	for i := range c.h.Starts {
-		s := &c.h.Starts[i]
-		key := runKey{s.Job, s.Run}
-		c.starts[key] = append(c.starts[key], s)
+	for i := range f.Claims {
+		j := c.job(f.Claims[i].Job)
+		cl := &claim{Claim: f.Claims[i], logged: true, run: j.byID[f.Claims[i].Run]}
+		key := tokenKey{cl.Run, cl.Shard, cl.Token}
+		j.byToken[key] = cl
+		j.claims = append(j.claims, cl)
+	}
+	for i := range f.Starts {
+		s := &f.Starts[i]
+		j := c.job(s.Job)
+		j.starts = append(j.starts, s)
+		j.byRun[s.Run] = append(j.byRun[s.Run], s)
+	}
+	for i := range f.Checkpoints {
+		j := c.job(f.Checkpoints[i].Job)
+		j.checkpoints = append(j.checkpoints, &f.Checkpoints[i])
+	}
+	for i := range f.Ends {
+		j := c.job(f.Ends[i].Job)
+		j.ends = append(j.ends, &f.Ends[i])
+	}
+	for i := range f.Verdicts {
+		j := c.job(f.Verdicts[i].Job)
+		j.verdicts = append(j.verdicts, &f.Verdicts[i])
+	}
+	for _, j := range c.jobs {
+		c.claimsOfRecords(j)
 	}
 }
 
-// need is whether a slot must have a run.
-type need int
-
-const (
-	forbidden need = iota
-	optional
-	required
-)
-
-// needed tells whether the versions make t due.
-func needed(versions []Version, t time.Time) (need, error) {
-	best := forbidden
-	for i := range versions {
-		v := &versions[i]
-		if !v.live() {
-			continue
-		}
-		due, err := v.due(t)
-		if err != nil {
-			return forbidden, err
-		}
-		if !due {
-			continue
-		}
-		begin, end := v.Effective, time.Time{}
-		var slack time.Duration
-		if i+1 < len(versions) {
-			end, slack = versions[i+1].Effective, versions[i+1].Slack
-		}
-		switch {
-		case t.After(begin.Add(v.Slack)) && (end.IsZero() || !t.After(end.Add(-slack))):
-			return required, nil
-		case t.After(begin.Add(-v.Slack)) && (end.IsZero() || !t.After(end.Add(slack))):
-			best = optional
-		}
-	}
-	return best, nil
-}
-
-// slots checks that each due slot has exactly one record.
-func (c *checker) slots(job string, versions []Version, from, to time.Time) {
-	for t := from.UTC().Truncate(time.Second); !t.After(to); t = t.Add(time.Second) {
-		if t.Before(from) {
-			continue
-		}
-		want, err := needed(versions, t)
-		if err != nil {
-			c.report(Broken, job, "", "%v", err)
-			return
-		}
-		id := t.Format(slotLayout)
-		n := 0
-		if c.runs[runKey{job, id}] != nil {
-			n++
-		}
-		if want != forbidden {
-			for _, r := range c.ranges[job] {
-				if !t.Before(r.Due) && !t.After(r.Until) {
-					n++
+// claimsOfRecords makes claims of the attempts in the runs' records, where the log
+// of claims does not have them.
+func (c *checker) claimsOfRecords(j *job) {
+	for _, r := range j.runs {
+		exclusive := c.exclusive(j, r)
+		for i := range r.Attempts {
+			a := &r.Attempts[i]
+			key := tokenKey{r.ID, a.Shard, a.Token}
+			if cl := j.byToken[key]; cl != nil {
+				if cl.Attempt == a.Number {
+					continue
 				}
-			}
-		}
-		switch {
-		case n == 0 && want == required:
-			c.report(Unaccounted, job, id, "was due and has neither verdict nor record")
-		case n > 1:
-			c.report(Doubled, job, id, "has %d verdicts or records", n)
-		}
-	}
-}
-
-// run checks one run against what was due and what the work wrote down.
-func (c *checker) run(r *Run) {
-	versions := c.h.Jobs[r.Job]
-	if r.Count > 1 {
-		c.window(r, versions)
-		return
-	}
-	if slot, ok := Slot(r.ID); ok {
-		c.slotRun(r, slot, versions)
-	}
-	for _, a := range r.Attempts {
-		if a.State != "succeeded" {
-			continue
-		}
-		if v := inForce(versions, a.Token); v == nil || v.NoWork {
-			continue
-		}
-		if !c.wroteDown(r, a.Token) {
-			c.report(Silent, r.Job, r.ID, "attempt %d (token %d) succeeded on %s, but no work wrote it down", a.Number, a.Token, a.Node)
-		}
-	}
-}
-
-func (c *checker) wroteDown(r *Run, token int64) bool {
-	for _, s := range c.starts[runKey{r.Job, r.ID}] {
-		if s.Token == token {
-			return true
-		}
-	}
-	return false
-}
-
-// window checks a verdict on several slots.
-func (c *checker) window(r *Run, versions []Version) {
-	var n int64
-	for t := r.Due; !t.After(r.Until); t = t.Add(time.Second) {
-		want, err := needed(versions, t)
-		if err != nil {
-			c.report(Broken, r.Job, r.ID, "%v", err)
-			return
-		}
-		if want != forbidden {
-			n++
-		}
-	}
-	if n != r.Count {
-		c.report(Undue, r.Job, r.ID, "%s stands for %d slots to %s, but %d were due", r.State, r.Count, r.Until.Format(slotLayout), n)
-	}
-}
-
-// slotRun checks that a slot's run was due, or was claimed before the change
-// that made it not so.
-func (c *checker) slotRun(r *Run, slot time.Time, versions []Version) {
-	want, err := needed(versions, slot)
-	if err != nil {
-		c.report(Broken, r.Job, r.ID, "%v", err)
-		return
-	}
-	if want != forbidden {
-		return
-	}
-	for i := range versions {
-		v := &versions[i]
-		if due, _ := v.due(slot); !due || !v.live() || !slot.After(v.Effective) || i+1 == len(versions) {
-			continue
-		}
-		next := &versions[i+1]
-		if slot.Sub(next.Effective) > claimAhead {
-			continue
-		}
-		if len(r.Attempts) == 0 || r.Attempts[0].Token < next.Revision {
-			return
-		}
-	}
-	c.report(Undue, r.Job, r.ID, "%s:%s, though nothing was due then", r.State, r.Reason)
-}
-
-// inForce is the version that a claim of that token relied on.
-func inForce(versions []Version, token int64) *Version {
-	for i := len(versions) - 1; i >= 0; i-- {
-		if versions[i].Revision < token {
-			return &versions[i]
-		}
-	}
-	return nil
-}
-
-// start checks one start.
-func (c *checker) start(s *Start) {
-	slot, isSlot := Slot(s.Run)
-	if isSlot && s.At.Before(slot) {
-		c.report(Early, s.Job, s.Run, "started %s before its slot", slot.Sub(s.At))
-	}
-	v := inForce(c.h.Jobs[s.Job], s.Token)
-	switch {
-	case v == nil:
-		c.report(Unfenced, s.Job, s.Run, "token %d is older than the job", s.Token)
-	case !v.live():
-		c.report(Unfenced, s.Job, s.Run, "token %d is newer than the pause or delete at revision %d", s.Token, v.Revision)
-	case v.Mark != s.Mark:
-		c.report(Unfenced, s.Job, s.Run, "token %d is newer than revision %d (%q), but the work was of %q", s.Token, v.Revision, v.Mark, s.Mark)
-	case isSlot && s.Attempt == 1 && !slot.After(v.Effective.Add(-v.Slack)):
-		c.report(Unfenced, s.Job, s.Run, "its slot is before the version at revision %d that it ran", v.Revision)
-	}
-	for _, o := range c.starts[runKey{s.Job, s.Run}] {
-		if o == s {
-			break
-		}
-		switch {
-		case o.Attempt == s.Attempt:
-			c.report(Twice, s.Job, s.Run, "attempt %d started twice, %s apart (tokens %d and %d)", s.Attempt, s.At.Sub(o.At), o.Token, s.Token)
-		case v != nil && v.AtMostOnce:
-			c.report(Twice, s.Job, s.Run, "is at-most-once and started as attempts %d and %d", o.Attempt, s.Attempt)
-		case (o.Attempt < s.Attempt) != (o.Token < s.Token):
-			c.report(Unknown, s.Job, s.Run, "tokens of attempts %d and %d do not rise", o.Attempt, s.Attempt)
-		}
-	}
-	c.known(s)
-}
-
-// known checks that the run has the attempt that started, and what came before.
-func (c *checker) known(s *Start) {
-	r := c.runs[runKey{s.Job, s.Run}]
-	if r == nil {
-		c.report(Unknown, s.Job, s.Run, "started with token %d, but there is no such run", s.Token)
-		return
-	}
-	found := false
-	for _, a := range r.Attempts {
-		if a.Number < s.Attempt && (a.State == "succeeded" || a.State == "running") {
-			c.report(Again, s.Job, s.Run, "attempt %d started though attempt %d is %s", s.Attempt, a.Number, a.State)
-		}
-		found = found || a.Number == s.Attempt && a.Token == s.Token
-	}
-	if !found {
-		c.report(Unknown, s.Job, s.Run, "has no attempt %d with token %d (it is %s with %d attempts)", s.Attempt, s.Token, r.State, len(r.Attempts))
-	}
-}
-
-// overlaps checks that the attempts of an exclusive job follow each other. Lost
-// ones have no known end.
-func (c *checker) overlaps() {
-	type span struct {
-		run        string
-		begin, end time.Time
-	}
-	spans := map[string][]span{}
-	for i := range c.h.Runs {
-		r := &c.h.Runs[i]
-		for _, a := range r.Attempts {
-			if v := inForce(c.h.Jobs[r.Job], a.Token); v == nil || !v.Exclusive || a.Started.IsZero() || a.State == "lost" {
+				c.fail(Tokens, j.name, r.ID, "attempts %d and %d have the same token %d", cl.Attempt, a.Number, a.Token)
 				continue
 			}
-			spans[r.Job] = append(spans[r.Job], span{r.ID, a.Started, a.Ended})
-		}
-	}
-	for job, all := range spans {
-		sort.Slice(all, func(i, j int) bool { return all[i].begin.Before(all[j].begin) })
-		for i := 1; i < len(all); i++ {
-			if end := all[i-1].end; end.IsZero() || end.After(all[i].begin) {
-				c.report(Overlap, job, all[i].run, "started at %s while %s ran until %s",
-					all[i].begin.Format(time.RFC3339Nano), all[i-1].run, end.Format(time.RFC3339Nano))
+			cl := &claim{run: r, Claim: Claim{
+				Job: j.name, Run: r.ID, Shard: a.Shard, Attempt: a.Number, Token: a.Token,
+				Owner: Owner{Node: a.Node}, Exclusive: exclusive,
+			}}
+			if v := j.inForce(a.Token); v != nil {
+				cl.AtMostOnce = v.AtMostOnce
 			}
+			if i == len(r.Attempts)-1 {
+				cl.Generation = r.Generation
+			}
+			j.byToken[key] = cl
+			j.claims = append(j.claims, cl)
 		}
 	}
+	slices.SortStableFunc(j.claims, func(a, b *claim) int { return int(a.Token - b.Token) })
+}
+
+// exclusive tells whether the attempts of a run were claimed as exclusive ones:
+// that goes by its first. False also where it is not known.
+func (c *checker) exclusive(j *job, r *Run) bool {
+	if len(r.Attempts) == 0 {
+		return false
+	}
+	v := j.inForce(r.Attempts[0].Token)
+	if _, slot := Slot(r.ID); !slot && !c.f.KnowsOverrides {
+		return false
+	}
+	return v != nil && v.Exclusive && !r.Override
 }

@@ -1,25 +1,31 @@
-// Package history judges what a cluster did, from three records that were made
-// independently of each other: the versions of the jobs as etcd stored them, the
-// starts as the work itself wrote them down, and the runs as the API lists them.
+// Package history judges what a cluster did. Check is a pure function of Facts:
+// the versions of the jobs as they were stored, the runs as they were read at the
+// end, and whatever logs there are beside, above all what the work itself wrote
+// down. Simulation, end-to-end tests and `leaderd verify` use this one checker,
+// with as many of the logs as they have; what the facts do not tell is not passed
+// over but reported as unchecked.
 //
-// What was due is computed here by brute force, second by second, with no code
-// of the product: a checker that asks the scheduler when something was due
-// would agree with its mistakes.
+// What was due is computed here by brute force, second by second, with no code of
+// the product: a checker that asks the scheduler when something was due would
+// agree with its mistakes. The package imports only the standard library, and a
+// test holds it to that.
 //
 // # What is checked
 //
-//	Unaccounted  every due slot has a verdict or a live record
-//	Doubled      and no more than one
-//	Undue        no run exists for an instant at which nothing was due
-//	Twice        no attempt started twice; an at-most-once slot started once
-//	Again        a further attempt follows only one that was lost or failed
-//	Early        nothing started before its slot
-//	Unknown      each start is an attempt that its run knows, by token
-//	Silent       an attempt that succeeded is one that the work wrote down
-//	Unfenced     nothing started by a claim after its job's pause, edit or delete
-//	Overlap      runs of an exclusive job do not overlap
+// Each Rule belongs to one of the ten invariants of the design, and its comment
+// says what breaks it. A case of TestCheckBites breaks each rule alone.
 //
-// Tokens and versions are compared by etcd's revisions, so these rules need no
-// clock. Early and Overlap compare clocks and hold where all processes share a
-// machine.
+// # What is compared
+//
+// Changes of jobs, claims and verdicts are compared by the store's revisions, so
+// these rules need no clock. A slot is compared with the clock of the executor that
+// started it. Rules that compare times of several machines hold only where
+// Facts.OneClock says that they have one clock.
+//
+// # Non-guarantees
+//
+// The checker cannot tell a fact that is missing from a log from one that never
+// was: Facts.Sources says which logs are whole. Where a change's instant is not
+// stored (Version.Slack), or those who act may not have heard of it (Facts.Stale),
+// slots near it may have a record or not.
 package history

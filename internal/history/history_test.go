@@ -15,140 +15,197 @@ func at(seconds float64) time.Time { return t0.Add(time.Duration(seconds * float
 
 func id(seconds float64) string { return at(seconds).Format("20060102T150405Z") }
 
-// good is a history with nothing wrong: a job due every second, exclusive and
-// at-most-once, paused from 5.5 to 8.5 with one claim before the pause for a
-// slot after it, and another job with an edit, an outage and a second attempt.
-func good() *history.Facts {
-	h := &history.Facts{Jobs: map[string][]history.Version{
-		"a": {
-			{Revision: 10, Effective: at(0), Anchor: at(0), Schedules: []string{"@every 1s"}, AtMostOnce: true, Exclusive: true},
-			{Revision: 50, Effective: at(5.5), Anchor: at(0), Schedules: []string{"@every 1s"}, AtMostOnce: true, Exclusive: true, Paused: true},
-			{Revision: 80, Effective: at(8.5), Anchor: at(0), Schedules: []string{"@every 1s"}, AtMostOnce: true, Exclusive: true},
-		},
-		"b": {
-			{Revision: 11, Effective: at(0), Schedules: []string{"*/2 * * * * *"}, Mark: "one"},
-			{Revision: 41, Effective: at(4.5), Schedules: []string{"*/3 * * * * *"}, Mark: "two"},
-		},
-	}}
-	add := func(job string, seconds float64, token int64, mark string) {
-		slot := at(seconds)
-		h.Starts = append(h.Starts, history.Start{Job: job, Run: id(seconds), Attempt: 1, Token: token, Mark: mark, At: slot.Add(time.Millisecond)})
-		h.Runs = append(h.Runs, history.Run{
-			Job: job, ID: id(seconds), State: "succeeded", Due: slot, Count: 1,
-			Attempts: []history.Attempt{{
-				Number: 1, Token: token, Node: "n1", State: "succeeded",
-				Started: slot.Add(time.Millisecond), Ended: slot.Add(2 * time.Millisecond),
-			}},
-		})
-	}
-	for _, s := range []float64{1, 2, 3, 4, 5} {
-		add("a", s, 20+int64(s), "")
-	}
-	add("a", 6, 49, "") // claimed just before the pause
-	add("a", 9, 90, "")
-	add("a", 10, 91, "")
-	add("b", 2, 30, "one")
-	add("b", 4, 31, "one")
-	add("b", 6, 60, "two")
-	// An outage over 9 and 12, then 15 at the second attempt.
-	h.Runs = append(h.Runs, history.Run{Job: "b", ID: id(9), State: "missed", Reason: "outage", Due: at(9), Until: at(12), Count: 2})
-	add("b", 15, 101, "two")
-	last := &h.Runs[len(h.Runs)-1]
-	last.Attempts = append([]history.Attempt{{Number: 1, Token: 95, State: "lost"}}, last.Attempts...)
-	last.Attempts[1].Number = 2
-	h.Starts[len(h.Starts)-1].Attempt = 2
-	return h
+const everything = history.WorkLog | history.WorkEnds | history.ClaimLog | history.VerdictLog | history.EndLog |
+	history.CheckpointLog | history.RegistrationLog | history.MarkLog | history.LossLog | history.WaitLog | history.IncidentLog
+
+// maker makes histories.
+type maker struct {
+	*history.Facts
+	owner history.Owner
 }
 
-func window() (from, to time.Time) { return at(1), at(10) }
+// add adds a run of one attempt that began a millisecond after its slot and took
+// as long. It was claimed with the token, and its verdict came at the next
+// revision.
+func (m *maker) add(job string, seconds float64, token int64, mark string) {
+	m.run(job, id(seconds), at(seconds), token, mark)
+}
+
+func (m *maker) run(job, run string, due time.Time, token int64, mark string) {
+	begun := due.Add(time.Millisecond)
+	m.Claims = append(m.Claims, history.Claim{
+		Job: job, Run: run, Attempt: 1, Token: token, Owner: m.owner, At: due.Add(-time.Second), Exclusive: job == "a", AtMostOnce: job == "a",
+	})
+	m.Starts = append(m.Starts, history.Start{Job: job, Run: run, Attempt: 1, Token: token, Mark: mark, At: begun, Ended: begun.Add(time.Millisecond)})
+	m.Runs = append(m.Runs, history.Run{
+		Job: job, ID: run, State: "succeeded", Due: due, Count: 1, Decided: token, Ended: token + 1,
+		Attempts: []history.Attempt{{
+			Number: 1, Token: token, Term: 5, Node: m.owner.Node, State: "succeeded", Started: begun, Ended: begun.Add(time.Millisecond),
+		}},
+	})
+	m.Verdicts = append(m.Verdicts, history.Verdict{Job: job, Run: run, State: "succeeded", Revision: token + 1})
+	m.Ends = append(m.Ends, history.End{Job: job, Run: run, Token: token, State: "succeeded"})
+}
+
+func (m *maker) find(job string, seconds float64) (r *history.Run, cl *history.Claim, s *history.Start) {
+	for i := range m.Runs {
+		if m.Runs[i].Job == job && m.Runs[i].ID == id(seconds) {
+			r = &m.Runs[i]
+		}
+	}
+	for i := range m.Claims {
+		if m.Claims[i].Job == job && m.Claims[i].Run == id(seconds) {
+			cl = &m.Claims[i]
+		}
+	}
+	for i := range m.Starts {
+		if m.Starts[i].Job == job && m.Starts[i].Run == id(seconds) {
+			s = &m.Starts[i]
+		}
+	}
+	return r, cl, s
+}
+
+// token gives a run another token, everywhere.
+func (m *maker) token(job string, seconds float64, token int64) {
+	r, cl, s := m.find(job, seconds)
+	r.Attempts[0].Token, cl.Token, s.Token = token, token, token
+	r.Decided, r.Ended = token, token+1
+	for i := range m.Ends {
+		if m.Ends[i].Job == job && m.Ends[i].Run == id(seconds) {
+			m.Ends[i].Token = token
+		}
+	}
+}
+
+// remove removes all traces of a run.
+func (m *maker) remove(job string, seconds float64) {
+	m.Runs = keep(m.Runs, func(r history.Run) bool { return r.Job != job || r.ID != id(seconds) })
+	m.Claims = keep(m.Claims, func(r history.Claim) bool { return r.Job != job || r.Run != id(seconds) })
+	m.Starts = keep(m.Starts, func(r history.Start) bool { return r.Job != job || r.Run != id(seconds) })
+	m.Verdicts = keep(m.Verdicts, func(r history.Verdict) bool { return r.Job != job || r.Run != id(seconds) })
+	m.Ends = keep(m.Ends, func(r history.End) bool { return r.Job != job || r.Run != id(seconds) })
+}
+
+func keep[E any](all []E, want func(E) bool) (out []E) {
+	for _, e := range all {
+		if want(e) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// good is a history with nothing wrong, of all sources: job a, due every second,
+// exclusive and at-most-once, paused from 5.5 to 8.5 with one claim before the
+// pause for a slot after it; job b with an edit, an outage and a second attempt
+// that resumed; and a run of b that somebody asked for.
+func good() *maker {
+	m := &maker{owner: history.Owner{Node: "n1", Revision: 7}}
+	a := history.Version{Schedules: []string{"@every 1s"}, Anchor: at(0), AtMostOnce: true, Exclusive: true, Deadline: time.Minute}
+	version := func(v history.Version, revision int64, seconds float64) history.Version {
+		v.Revision, v.Effective = revision, at(seconds)
+		return v
+	}
+	paused := version(a, 50, 5.5)
+	paused.Paused = true
+	m.Facts = &history.Facts{
+		From: at(1), To: at(10), Sources: everything, OneClock: true, KnowsOverrides: true,
+		Jobs: map[string][]history.Version{
+			"a": {version(a, 10, 0), paused, version(a, 80, 8.5)},
+			"b": {
+				{Revision: 11, Effective: at(0), Schedules: []string{"*/2 * * * * *"}, Mark: "one", Generation: 1},
+				{Revision: 41, Effective: at(4.5), Schedules: []string{"*/3 * * * * *"}, Mark: "two", Generation: 2},
+			},
+		},
+		Registrations: []history.Registration{{Owner: m.owner}},
+		Marks: []history.Mark{
+			{Instant: at(0.5), Revision: 12, Term: 5}, {Instant: at(4.9), Revision: 40, Term: 5}, {Instant: at(10), Revision: 110, Term: 6},
+		},
+		Losses: []history.Loss{
+			{What: "the leader was killed", At: at(3), Until: at(4), Limit: 100 * time.Millisecond},
+			{What: "n2 was killed", Executor: "n2", At: at(3), Noticed: at(4), Until: at(4), Limit: 100 * time.Millisecond},
+		},
+		Waits: []history.Wait{{What: "another leader", Asked: at(3), Done: at(4), Limit: 2 * time.Second}},
+	}
+	for s := 1; s <= 5; s++ {
+		m.add("a", float64(s), 20+2*int64(s), "")
+	}
+	m.add("a", 6, 48, "") // claimed just before the pause
+	m.add("a", 9, 90, "")
+	m.add("a", 10, 92, "")
+	m.add("b", 2, 30, "one")
+	m.add("b", 4, 32, "one")
+	m.add("b", 6, 60, "two")
+	m.run("b", id(7)+"-trigger-00000001", at(7), 62, "two")
+	// An outage over 9 and 12, then 15 at the second attempt.
+	m.Runs = append(m.Runs, history.Run{
+		Job: "b", ID: id(9), State: "missed", Reason: "outage", Due: at(9), Until: at(12), Count: 2, Decided: 99, Ended: 99, Generation: 2,
+	})
+	m.add("b", 15, 104, "two")
+	last := &m.Runs[len(m.Runs)-1]
+	last.Attempts = append([]history.Attempt{{Number: 1, Token: 100, State: "lost", Node: "n1"}}, last.Attempts...)
+	last.Attempts[1].Number = 2
+	m.Starts[len(m.Starts)-1].Attempt, m.Starts[len(m.Starts)-1].Resumed = 2, 40
+	m.Claims[len(m.Claims)-1].Attempt = 2
+	m.Claims = append(m.Claims, history.Claim{Job: "b", Run: id(15), Attempt: 1, Token: 100, Owner: m.owner})
+	m.Checkpoints = []history.Checkpoint{
+		{Job: "b", Run: id(15), Token: 100, Revision: 101, Sequence: 10},
+		{Job: "b", Run: id(15), Token: 100, Revision: 102, Sequence: 40},
+		{Job: "b", Run: id(15), Token: 104, Revision: 105, Sequence: 40},
+	}
+	return m
+}
+
+// rules are those that a report has, each once.
+func rules(r history.Report) map[history.Rule]bool {
+	out := map[history.Rule]bool{}
+	for _, v := range r.Violations {
+		out[v.Rule] = true
+	}
+	return out
+}
 
 func TestGoodHistory(t *testing.T) {
-	require.Empty(t, good().Check(at(1), at(10)))
-	l := good().Lateness(at(1), at(10))
+	m := good()
+	r := history.Check(m.Facts)
+	require.Empty(t, r.Violations)
+	require.Empty(t, r.Unchecked)
+	require.EqualValues(t, 5+2+3+1, r.Slots) // 9 of b is in the outage
+	l := m.Lateness(at(1), at(10))
 	require.Equal(t, 11, l.Starts)
 	require.Equal(t, time.Millisecond, l.Max)
-	require.Equal(t, map[string]int64{"succeeded": 12, "missed:outage": 2}, good().Count())
+	require.Equal(t, map[string]int64{"succeeded": 13, "missed:outage": 2}, m.Count())
 }
 
-// TestCheckBites spoils the good history in one way a case.
-func TestCheckBites(t *testing.T) {
-	for name, c := range map[string]struct {
-		kind  string
-		spoil func(*history.Facts)
-	}{
-		"slot without a record": {history.Unaccounted, func(h *history.Facts) { h.Runs, h.Starts = h.Runs[1:], h.Starts[1:] }},
-		"slot in and out of a range": {history.Doubled, func(h *history.Facts) {
-			h.Runs = append(h.Runs, history.Run{Job: "b", ID: id(9), State: "skipped", Due: at(9), Count: 1})
-		}},
-		"record listed twice": {history.Doubled, func(h *history.Facts) { h.Runs = append(h.Runs, h.Runs[0]) }},
-		"record of no slot": {history.Undue, func(h *history.Facts) {
-			h.Runs = append(h.Runs, history.Run{Job: "b", ID: id(5), State: "skipped", Due: at(5), Count: 1})
-		}},
-		"range that counts wrong": {history.Undue, func(h *history.Facts) { h.Runs[len(h.Runs)-2].Count = 3 }},
-		"claim after the pause": {history.Unfenced, func(h *history.Facts) {
-			h.Starts[5].Token, h.Runs[5].Attempts[0].Token = 51, 51
-		}},
-		"old work after the edit":        {history.Unfenced, func(h *history.Facts) { h.Starts[10].Mark = "one" }},
-		"claim older than the job":       {history.Unfenced, func(h *history.Facts) { h.Starts[0].Token = 9 }},
-		"start before its slot":          {history.Early, func(h *history.Facts) { h.Starts[0].At = at(0.999) }},
-		"start of no run":                {history.Unknown, func(h *history.Facts) { h.Starts[0].Run = id(0.5) }},
-		"start with another token":       {history.Unknown, func(h *history.Facts) { h.Starts[0].Token = 19 }},
-		"success that nobody wrote down": {history.Silent, func(h *history.Facts) { h.Starts = h.Starts[1:] }},
-		"same attempt twice":             {history.Twice, func(h *history.Facts) { h.Starts = append(h.Starts, h.Starts[8]) }},
-		"at-most-once, two attempts": {history.Twice, func(h *history.Facts) {
-			s := h.Starts[0]
-			s.Attempt, s.Token = 2, 29
-			h.Starts = append(h.Starts, s)
-		}},
-		"second attempt after a success": {history.Again, func(h *history.Facts) {
-			h.Runs[len(h.Runs)-1].Attempts[0].State = "succeeded"
-		}},
-		"runs that overlap": {history.Overlap, func(h *history.Facts) { h.Runs[0].Attempts[0].Ended = at(2.5) }},
-		"schedule nobody knows": {history.Broken, func(h *history.Facts) {
-			h.Jobs["b"][1].Schedules = []string{"@yearly"}
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := good()
-			c.spoil(h)
-			kinds := map[string]bool{}
-			for _, v := range h.Check(window()) {
-				kinds[v.Kind] = true
-			}
-			require.True(t, kinds[c.kind], "found %v", kinds)
-		})
+// TestWithoutLogs has what a live cluster tells, and nothing else.
+func TestWithoutLogs(t *testing.T) {
+	m := good()
+	m.Facts = &history.Facts{From: m.From, To: m.To, Jobs: m.Jobs, Runs: m.Runs}
+	r := history.Check(m.Facts)
+	require.Empty(t, r.Violations)
+	said := map[int]bool{}
+	for _, u := range r.Unchecked {
+		require.NotEmpty(t, u.Why)
+		said[u.Invariant] = true
 	}
+	require.Equal(t, map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true}, said)
 }
 
-func TestDue(t *testing.T) {
-	for _, c := range []struct {
-		schedule string
-		t        time.Time
-		want     bool
-	}{
-		{"@every 2s", at(4), true},
-		{"@every 2s", at(5), false},
-		{"@every 2s", at(-2), false},
-		{"@every 1s", at(0.5), false},
-		{"* * * * * *", at(7), true},
-		{"*/5 * * * * *", at(10), true},
-		{"*/5 * * * * *", at(11), false},
-		{"3-9/3,20 * * * * *", at(6), true},
-		{"3-9/3,20 * * * * *", at(20), true},
-		{"3-9/3,20 * * * * *", at(12), false},
-		{"7/10 * * * * *", at(27), true},
-		{"0 2 * * *", at(0), true},
-		{"0 2 * * *", at(1), false},
-		{"0 2 30 11 *", at(0), true},
-		{"0 2 * * 1", at(0), true},
-		{"0 2 * * 2", at(0), false},
-	} {
-		got, err := history.Due(c.schedule, t0, c.t)
-		require.NoError(t, err)
-		require.Equal(t, c.want, got, "%s at %s", c.schedule, c.t)
-	}
-	for _, bad := range []string{"* *", "x * * * *", "*/0 * * * *", "1-x * * * *", "@every soon", "0 0 1 * 1"} {
-		_, err := history.Due(bad, t0, t0)
-		require.Error(t, err, bad)
-	}
+func TestUnknownScheduleIsSaid(t *testing.T) {
+	m := good()
+	m.Jobs["b"][1].Schedules = []string{"@sometimes"}
+	r := history.Check(m.Facts)
+	require.Len(t, r.Unchecked, 1)
+	require.Equal(t, "b", r.Unchecked[0].Job)
+	require.Contains(t, r.Unchecked[0].Why, "@sometimes")
+	require.Empty(t, r.Violations)
+}
+
+func TestOlderVersionsAreUnknown(t *testing.T) {
+	m := good()
+	m.Jobs["a"] = m.Jobs["a"][1:]
+	require.NotEmpty(t, history.Check(m.Facts).Violations)
+	m.Since = map[string]time.Time{"a": at(5.5)}
+	require.Empty(t, history.Check(m.Facts).Violations)
 }

@@ -261,13 +261,18 @@ func historic(r *leaderdv1.Run) history.Run {
 	parts := strings.Split(r.GetName(), "/")
 	out := history.Run{
 		Job: parts[3], ID: parts[5], State: stateName(r.GetState()), Reason: r.GetReason(),
-		Due: r.GetDueTime().AsTime(), Count: r.GetSlotCount(),
+		Due: r.GetDueTime().AsTime(), Count: r.GetSlotCount(), Generation: r.GetJobGeneration(), Ended: r.GetRevision(),
+	}
+	if r.GetState() == leaderdv1.Run_STATE_UNREADABLE {
+		out.Unreadable = r.GetDetail()
 	}
 	if r.GetUntilTime() != nil {
 		out.Until = r.GetUntilTime().AsTime()
 	}
 	for _, at := range r.GetAttempts() {
-		a := history.Attempt{Number: int(at.GetNumber()), Token: at.GetToken(), Node: at.GetNode(), State: stateName(at.GetState())}
+		a := history.Attempt{
+			Number: int(at.GetNumber()), Token: at.GetToken(), Term: at.GetTerm(), Node: at.GetNode(), State: stateName(at.GetState()),
+		}
 		if at.GetStartTime() != nil {
 			a.Started = at.GetStartTime().AsTime()
 		}

@@ -27,10 +27,10 @@ const (
 func report(n *nemesis, m *mix, h *history.Facts, from, to time.Time) {
 	t := n.t
 	t.Helper()
-	found := h.Check(from, to)
-	broken := map[string]int{}
+	found := violations(t, h, from, to)
+	broken := map[history.Rule]int{}
 	for _, v := range found {
-		broken[v.Kind]++
+		broken[v.Rule]++
 	}
 	ends := map[history.Holder]time.Time{}
 	for _, e := range n.ended() {
@@ -53,7 +53,7 @@ func report(n *nemesis, m *mix, h *history.Facts, from, to time.Time) {
 	row("attempts started twice", broken[history.Twice]+broken[history.Again])
 	row("starts before their slot", broken[history.Early])
 	row("starts after a pause, edit or delete", broken[history.Unfenced])
-	row("starts of no known attempt", broken[history.Unknown])
+	row("starts of no known attempt", broken[history.Unclaimed])
 	row("overlapping runs of exclusive jobs", broken[history.Overlap]+len(crossed))
 	row("successes without work", broken[history.Silent]+len(unended))
 	row("verdicts on slots that were not due", broken[history.Undue])

@@ -182,8 +182,13 @@ func versionOf(j *statev1.Job) history.Version {
 		Schedules: spec.GetSchedules(), Paused: j.GetPaused(),
 		AtMostOnce: spec.GetGuarantee() == leaderdv1.Guarantee_GUARANTEE_AT_MOST_ONCE,
 		Exclusive:  spec.GetOverlap() != leaderdv1.Overlap_OVERLAP_ALLOW,
-		Mark:       spec.GetCommand().GetEnv()["MARK"],
-		NoWork:     spec.GetNoop() != nil,
+		Generation: j.GetGeneration(), Zone: spec.GetTimeZone(),
+		Mark:   spec.GetCommand().GetEnv()["MARK"],
+		NoWork: spec.GetNoop() != nil,
+	}
+	if v.Paused {
+		// A pause leaves the job's own instant alone, since it makes nothing due.
+		v.Effective = time.UnixMicro(j.GetUpdated()).UTC()
 	}
 	if u, err := url.Parse(spec.GetHttp().GetUrl()); err == nil && v.Mark == "" {
 		v.Mark = u.Query().Get("mark")
@@ -237,7 +242,7 @@ func (c *cluster) check(from, to time.Time) *history.Facts {
 
 func (c *cluster) judge(h *history.Facts, from, to time.Time) {
 	c.t.Helper()
-	found := h.Check(from, to)
+	found := violations(c.t, h, from, to)
 	l := h.Lateness(from, to)
 	c.t.Logf("%d jobs, %d starts of slots: p50 %s, p99 %s, max %s late; verdicts %v",
 		len(h.Jobs), l.Starts, l.P50, l.P99, l.Max, h.Count())
@@ -252,6 +257,20 @@ func (c *cluster) judge(h *history.Facts, from, to time.Time) {
 		require.NoError(c.t, os.WriteFile(filepath.Join(c.dir, "violations.txt"), []byte(fmt.Sprintln(found)), 0o600))
 		c.t.FailNow()
 	}
+}
+
+// violations are all of the history's, with the slots in [from, to]. Its times are
+// of one machine, and no run of it was allowed to overlap.
+func violations(t testing.TB, h *history.Facts, from, to time.Time) []history.Violation {
+	t.Helper()
+	h.From, h.To = from, to
+	h.Sources |= history.WorkLog
+	h.OneClock, h.KnowsOverrides = true, true
+	r := history.Check(h)
+	for _, u := range r.Unchecked {
+		require.Empty(t, u.Job, "cannot be judged: %s", u.Why)
+	}
+	return r.Violations
 }
 
 // settled is an instant from which on the jobs that were just applied are due

@@ -1,0 +1,307 @@
+package history_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leaderd/leaderd/internal/history"
+)
+
+// spoilt are ways to spoil the good history, by the only rule that each breaks.
+var spoilt = []struct {
+	name  string
+	rule  history.Rule
+	spoil func(m *maker)
+}{
+	// Invariant 1.
+	{"the same attempt starts twice", history.Twice, func(m *maker) {
+		_, _, s := m.find("b", 2)
+		m.Starts = append(m.Starts, *s)
+	}},
+	{"the same attempt is claimed twice", history.Twice, func(m *maker) {
+		_, cl, _ := m.find("b", 2)
+		again := *cl
+		again.Token--
+		m.Claims = append(m.Claims, again)
+	}},
+	{"at most once, and lost, and tried again", history.Twice, func(m *maker) {
+		m.Jobs["b"][1].AtMostOnce = true
+		m.Claims, m.Sources = nil, m.Sources&^history.ClaimLog
+	}},
+	{"at most once, and started as two attempts", history.Twice, func(m *maker) {
+		m.Claims, m.Jobs["b"][1].AtMostOnce = nil, true
+		m.Sources &^= history.ClaimLog
+		r, _, s := m.find("b", 15)
+		r.Attempts[0].State = "interrupted"
+		first := *s
+		first.Attempt, first.Token, first.Resumed, first.At = 1, 100, 0, at(15)
+		m.Starts = append(m.Starts, first)
+	}},
+	{"a second attempt after a success", history.Again, func(m *maker) {
+		r, _, _ := m.find("b", 15)
+		r.Attempts[0].State = "succeeded"
+		m.Starts = append(m.Starts, history.Start{Job: "b", Run: id(15), Attempt: 1, Token: 100, Mark: "two", At: at(15), Ended: at(15)})
+	}},
+	{"a claim after the verdict", history.Again, func(m *maker) {
+		r, _, _ := m.find("b", 2)
+		r.Ended = 29
+	}},
+	{"work of another token than was claimed", history.Unclaimed, func(m *maker) {
+		m.Jobs["b"][0].NoWork = true
+		_, _, s := m.find("b", 2)
+		s.Token++
+	}},
+	{"work of no run", history.Unclaimed, func(m *maker) {
+		m.Starts = append(m.Starts, history.Start{Job: "b", Run: id(8), Attempt: 1, Token: 63, Mark: "two", At: at(8), Ended: at(8)})
+	}},
+	{"work before its claim", history.Unclaimed, func(m *maker) {
+		_, cl, _ := m.find("b", 2)
+		cl.At = at(2.5)
+	}},
+	{"a success that no work wrote down", history.Silent, func(m *maker) {
+		m.Starts = keep(m.Starts, func(s history.Start) bool { return s.Run != id(2) || s.Job != "b" })
+	}},
+	{"tokens that fall", history.Tokens, func(m *maker) {
+		r, _, _ := m.find("b", 15)
+		r.Attempts[0].Token = 106
+		m.Claims, m.Sources = nil, history.WorkLog
+		m.Ends, m.Checkpoints, r.Ended = nil, nil, 107
+	}},
+	{"an attempt that was planned after its claim", history.Tokens, func(m *maker) {
+		r, _, _ := m.find("b", 2)
+		r.Attempts[0].Term = 31
+	}},
+	// Invariant 2.
+	{"a slot without a record", history.Unaccounted, func(m *maker) { m.remove("a", 3) }},
+	{"a slot in and out of a range", history.Doubled, func(m *maker) {
+		m.Runs = append(m.Runs, history.Run{Job: "b", ID: id(9), State: "skipped", Reason: "overlap", Due: at(9), Count: 1, Decided: 100, Ended: 100})
+	}},
+	{"a run that is listed twice", history.Doubled, func(m *maker) { m.Runs = append(m.Runs, m.Runs[0]) }},
+	{"a verdict on no slot", history.Undue, func(m *maker) {
+		m.Runs = append(m.Runs, history.Run{Job: "b", ID: id(5), State: "skipped", Reason: "overlap", Due: at(5), Count: 1, Decided: 42, Ended: 42})
+	}},
+	{"a range that counts wrong", history.Undue, func(m *maker) {
+		r, _, _ := m.find("b", 9)
+		r.Count = 3
+	}},
+	{"a range that counts wrong, of no generation", history.Undue, func(m *maker) {
+		r, _, _ := m.find("b", 9)
+		r.Count, r.Generation = 3, 0
+	}},
+	{"a run that says another slot", history.Undue, func(m *maker) {
+		r, _, _ := m.find("b", 6)
+		r.Due = at(6.5)
+	}},
+	{"a miss without a reason", history.Reasonless, func(m *maker) {
+		r, _, _ := m.find("b", 9)
+		r.Reason = ""
+	}},
+	{"a slot whose deadline is long over", history.Overdue, func(m *maker) {
+		m.remove("a", 10)
+		m.To, m.Now, m.Marks = at(9), at(9+180), nil
+		m.Jobs["a"] = append(m.Jobs["a"], history.Version{Revision: 1000, Effective: at(10.5), Deleted: true})
+		m.Jobs["b"] = append(m.Jobs["b"], history.Version{Revision: 1001, Effective: at(15.5), Deleted: true, Generation: 3})
+	}},
+	{"a watermark that falls", history.Watermark, func(m *maker) { m.Marks[1].Instant, m.Marks[1].Revision = at(0.4), 13 }},
+	{"a watermark of an older term", history.Watermark, func(m *maker) { m.Marks[2].Term = 4 }},
+	{"a watermark that passed an undecided slot", history.Watermark, func(m *maker) {
+		slow := history.Version{Revision: 10, Effective: at(-100), Schedules: []string{"5 0 2 * * *"}}
+		m.Jobs["c"] = []history.Version{slow}
+		m.run("c", id(5), at(5), 111, "")
+		m.Marks[2].Revision = 110
+	}},
+	// Invariant 3.
+	{"work before its slot", history.Early, func(m *maker) {
+		_, _, s := m.find("b", 2)
+		s.Local = at(1.999)
+	}},
+	{"an attempt that began before its slot", history.Early, func(m *maker) {
+		r, _, _ := m.find("b", 2)
+		r.Attempts[0].Started = at(1.999)
+	}},
+	{"a claim after the pause", history.Unfenced, func(m *maker) { m.token("a", 5, 51); m.Runs[5].Ended = 49 }},
+	{"a claim after the deletion", history.Unfenced, func(m *maker) {
+		m.Jobs["b"] = append(m.Jobs["b"], history.Version{Revision: 103, Effective: at(15.5), Deleted: true})
+	}},
+	{"a claim after the quarantine", history.Unfenced, func(m *maker) {
+		m.Jobs["b"] = append(m.Jobs["b"], history.Version{Revision: 103, Effective: at(15.5), Broken: true})
+	}},
+	{"a claim before the job", history.Unfenced, func(m *maker) { m.token("a", 1, 9) }},
+	{"an old slot by the new version", history.Unfenced, func(m *maker) {
+		m.token("b", 4, 43)
+		_, _, s := m.find("b", 4)
+		s.Mark = "two"
+		m.Sources &^= history.MarkLog
+	}},
+	{"old work after the edit", history.Unfenced, func(m *maker) {
+		_, _, s := m.find("b", 6)
+		s.Mark = "one"
+	}},
+	{"an old plan after the edit", history.Unfenced, func(m *maker) {
+		_, cl, _ := m.find("b", 6)
+		cl.Generation = 1
+	}},
+	// Invariant 4.
+	{"a claim while another run is live", history.Overlap, func(m *maker) {
+		r, _, _ := m.find("a", 1)
+		r.Ended = 25
+	}},
+	{"a claim while a run that was asked for is live", history.Overlap, func(m *maker) {
+		m.run("a", id(1)+"-trigger-00000001", at(1.5), 22, "")
+		m.token("a", 1, 20)
+		last := &m.Runs[len(m.Runs)-1]
+		last.Override, last.Ended = true, 30
+		m.Claims[len(m.Claims)-1].Exclusive = false
+		m.token("a", 2, 24)
+		m.token("a", 3, 32)
+		m.token("a", 4, 34)
+		m.token("a", 5, 36)
+		m.Sources &^= history.MarkLog
+	}},
+	{"attempts that ran side by side", history.Overlap, func(m *maker) {
+		r, _, _ := m.find("a", 1)
+		r.Attempts[0].Ended = at(2.5)
+	}},
+	{"work that ran side by side", history.Overlap, func(m *maker) {
+		_, _, s := m.find("a", 1)
+		s.Ended = at(2.5)
+	}},
+	// Invariant 5.
+	{"a checkpoint that goes back", history.Backward, func(m *maker) { m.Checkpoints[2].Sequence = 39 }},
+	{"a checkpoint of a fenced owner", history.Backward, func(m *maker) {
+		m.Checkpoints = append(m.Checkpoints, history.Checkpoint{Job: "b", Run: id(15), Token: 100, Revision: 106, Sequence: 40})
+	}},
+	{"an attempt that begins anew", history.Resumed, func(m *maker) {
+		_, _, s := m.find("b", 15)
+		s.Resumed = 10
+	}},
+	// Invariant 6.
+	{"an acknowledged end that is lost", history.Lost, func(m *maker) {
+		m.Ends = append(m.Ends, history.End{Job: "b", Run: id(15), Token: 100, State: "interrupted", Retry: true})
+	}},
+	{"an acknowledged verdict that is lost", history.Lost, func(m *maker) {
+		r, _, _ := m.find("b", 15)
+		r.State, r.Ended, r.Attempts[1].State = "running", 0, "running"
+	}},
+	{"a claimed run that vanished", history.Lost, func(m *maker) {
+		m.Claims = append(m.Claims, history.Claim{Job: "b", Run: id(8) + "-trigger-00000002", Attempt: 1, Token: 65, Owner: m.owner})
+	}},
+	{"a verdict that was overwritten", history.Changed, func(m *maker) {
+		m.Verdicts = append(m.Verdicts, history.Verdict{Job: "b", Run: id(2), State: "failed", Revision: 120})
+	}},
+	{"a verdict that was removed", history.Changed, func(m *maker) {
+		m.Verdicts = append(m.Verdicts, history.Verdict{Job: "b", Run: id(2), Revision: 120})
+	}},
+	{"a verdict that its attempt denies", history.Changed, func(m *maker) {
+		r, _, _ := m.find("b", 2)
+		r.State = "failed"
+	}},
+	{"a record that cannot be read", history.Unreadable, func(m *maker) {
+		r, _, _ := m.find("b", 2)
+		*r = history.Run{Job: "b", ID: id(2), Unreadable: "its stored record cannot be read"}
+		m.Sources &^= history.MarkLog
+	}},
+	// Invariant 7.
+	{"work that outlived its registration", history.Outlived, func(m *maker) {
+		m.Registrations[0].EndRevision, m.Registrations[0].Ended = 200, at(15.001)
+	}},
+	{"a claim without a registration", history.Disowned, func(m *maker) {
+		_, cl, _ := m.find("b", 2)
+		cl.Owner.Revision = 8
+	}},
+	// Invariants 8 to 10.
+	{"a process that died", history.Harm, func(m *maker) {
+		m.Incidents = append(m.Incidents, history.Incident{Node: "n1", Text: "exit status 2"})
+	}},
+	{"a slot that the leader's loss made late", history.Late, func(m *maker) {
+		_, _, s := m.find("b", 4)
+		s.At, s.Ended = at(4.2), at(4.2)
+	}},
+	{"a slot that the leader's loss lost", history.Late, func(m *maker) {
+		m.remove("b", 4)
+		m.Runs = append(m.Runs, history.Run{Job: "b", ID: id(4), State: "missed", Reason: "outage", Due: at(4), Count: 1, Decided: 33, Ended: 33})
+	}},
+	{"a slot of a lost executor", history.Late, func(m *maker) {
+		m.Losses = m.Losses[1:]
+		_, _, s := m.find("b", 4)
+		s.At, s.Ended = at(4.2), at(4.2)
+	}},
+	{"something that took too long", history.Held, func(m *maker) { m.Waits[0].Done = at(6) }},
+	{"something that was never done", history.Held, func(m *maker) { m.Waits[0].Done = time.Time{} }},
+}
+
+// TestCheckBites spoils the good history in one way a case, so that it breaks one
+// rule alone.
+func TestCheckBites(t *testing.T) {
+	bitten := map[int]bool{}
+	for _, c := range spoilt {
+		t.Run(c.name, func(t *testing.T) {
+			m := good()
+			c.spoil(m)
+			r := history.Check(m.Facts)
+			require.Equal(t, map[history.Rule]bool{c.rule: true}, rules(r), "%v", r.Violations)
+			for _, v := range r.Violations {
+				require.Equal(t, c.rule.Invariant(), v.Invariant)
+				require.Contains(t, v.String(), fmt.Sprintf("invariant %d (%s)", v.Invariant, v.Rule))
+				require.NotEmpty(t, v.Text)
+			}
+			bitten[c.rule.Invariant()] = true
+		})
+	}
+	for i := 1; i <= 10; i++ {
+		require.True(t, bitten[i], "no case breaks invariant %d", i)
+	}
+}
+
+// TestExcuses are histories that look wrong and are not.
+func TestExcuses(t *testing.T) {
+	for name, change := range map[string]func(m *maker){
+		"a skip of the old version by who had not heard": func(m *maker) {
+			m.Runs = append(m.Runs, history.Run{Job: "b", ID: id(8), State: "skipped", Reason: "superseded", Due: at(8), Count: 1, Decided: 64, Ended: 64})
+		},
+		"a version that the leader may not know yet": func(m *maker) {
+			m.remove("a", 9)
+			m.Now, m.Settle, m.Sources = at(11), time.Minute, 0
+		},
+		"a change of which the instant is not sure": func(m *maker) {
+			m.remove("a", 9)
+			m.Jobs["a"][2].Slack = time.Second
+		},
+		"a registration that was taken away": func(m *maker) {
+			m.Registrations[0].EndRevision, m.Registrations[0].Ended, m.Registrations[0].Forced = 200, at(15.001), true
+		},
+		"a slot behind the watermark": func(m *maker) {
+			m.remove("a", 10)
+			m.To, m.Now, m.Marks = at(9), at(12), nil
+		},
+		"a retry beside a run that was allowed to overlap": func(m *maker) {
+			m.Jobs["b"][1].Exclusive = true
+			m.Sources = 0
+			m.OneClock = false
+			m.run("b", id(16)+"-trigger-00000003", at(16), 103, "two")
+			last := &m.Runs[len(m.Runs)-1]
+			last.Override, last.State, last.Ended, last.Attempts[0].State = true, "running", 0, "running"
+			m.Claims, m.Ends = nil, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := good()
+			change(m)
+			require.Empty(t, history.Check(m.Facts).Violations)
+		})
+	}
+}
+
+func TestManyViolationsAreBounded(t *testing.T) {
+	f := &history.Facts{
+		From: at(1), To: at(5000),
+		Jobs: map[string][]history.Version{"a": {{Revision: 1, Effective: at(0), Schedules: []string{"@every 1s"}}}},
+	}
+	r := history.Check(f)
+	require.Len(t, r.Violations, 1000)
+	require.Equal(t, 4000, r.More)
+	require.EqualValues(t, 5000, r.Slots)
+}

@@ -2,11 +2,14 @@ package api
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/store"
 )
 
 // latenessFresh is how old the leader's newest note on lateness may be.
@@ -22,16 +25,21 @@ func (s *clusterService) GetClusterStatus(
 	ctx context.Context, _ *leaderdv1.GetClusterStatusRequest,
 ) (*leaderdv1.GetClusterStatusResponse, error) {
 	mark, err := s.cfg.Watermark.GetWatermark(ctx)
+	if errors.Is(err, store.ErrCorrupt) {
+		// The leader writes it anew; the rest can be told all the same.
+		s.cfg.Logger.Error("watermark cannot be read", "err", err)
+		mark, err = state.Watermark{}, nil
+	}
 	if err != nil {
 		return nil, failOf(ctx, s.cfg.Logger, reads, leaderdv1.ErrorReason_ERROR_REASON_UNSPECIFIED, "the watermark", err)
 	}
 	res := &leaderdv1.GetClusterStatusResponse{AnsweredBy: s.cfg.Node}
 	res.Leader, res.Term = s.cfg.Leadership.Leader()
 	jobs, broken := s.cfg.Jobs.Len()
-	res.Jobs, res.QuarantinedJobs = int64(jobs), int64(broken)
+	res.Jobs, res.QuarantinedJobs = int64(jobs), int64(broken+len(mark.UnreadableGates))
 	if mark.Revision != 0 {
 		res.Watermark = timeOf(mark.Instant)
-		res.WatermarkLag = durationpb.New(time.Since(mark.Instant))
+		res.WatermarkLag = durationpb.New(s.cfg.Wall().Sub(mark.Instant))
 	}
 	for _, n := range s.cfg.Nodes.Nodes() {
 		res.Nodes = append(res.Nodes, &leaderdv1.Node{
@@ -46,7 +54,14 @@ func (s *clusterService) GetClusterStatus(
 			Leader:    n.Name == res.GetLeader() && n.Control,
 		})
 	}
-	if l := mark.Lateness; l.Starts > 0 && time.Since(mark.Written) < latenessFresh {
+	fresh := s.cfg.Wall().Sub(mark.Written) < latenessFresh
+	if l := mark.Late; l.Runs > 0 && fresh {
+		res.Late = &leaderdv1.LateRuns{
+			Runs: l.Runs, WorstJob: jobName(l.Worst), WorstDueTime: timeOf(l.Since),
+			Worst: durationpb.New(s.cfg.Wall().Sub(l.Since)),
+		}
+	}
+	if l := mark.Lateness; l.Starts > 0 && fresh {
 		res.Lateness = &leaderdv1.Lateness{
 			Starts: l.Starts,
 			P50:    durationpb.New(l.P50),

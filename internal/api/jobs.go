@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -45,7 +46,9 @@ func (s *jobService) GetJob(ctx context.Context, req *leaderdv1.GetJobRequest) (
 	if err != nil {
 		return nil, s.fail(ctx, reads, req.GetName(), err)
 	}
-	return &leaderdv1.GetJobResponse{Job: jobOf(&entry, s.cfg.Wall())}, nil
+	job := jobOf(&entry, s.cfg.Wall())
+	s.gates(ctx).mark(job, id)
+	return &leaderdv1.GetJobResponse{Job: job}, nil
 }
 
 // ListJobs implements leaderdv1.JobServiceServer.
@@ -66,9 +69,11 @@ func (s *jobService) ListJobs(ctx context.Context, req *leaderdv1.ListJobsReques
 	if err != nil {
 		return nil, s.fail(ctx, reads, req.GetParent(), err)
 	}
-	res, now := &leaderdv1.ListJobsResponse{}, s.cfg.Wall()
+	res, now, bad := &leaderdv1.ListJobsResponse{}, s.cfg.Wall(), s.gates(ctx)
 	for i := range page.Jobs {
-		res.Jobs = append(res.Jobs, jobOf(&page.Jobs[i], now))
+		job := jobOf(&page.Jobs[i], now)
+		bad.mark(job, page.Jobs[i].Job.ID)
+		res.Jobs = append(res.Jobs, job)
 	}
 	if page.More && len(page.Jobs) > 0 {
 		last := page.Jobs[len(page.Jobs)-1].Job.ID
@@ -247,6 +252,32 @@ func jobOf(e *store.JobEntry, now time.Time) *leaderdv1.Job {
 	res.UpdatedBy = job.UpdatedBy
 	res.NextSlot = timeOf(plan.NextSlot(now))
 	return res
+}
+
+// badGates are the jobs that stand still because the record at their gate cannot
+// be read, with the record's key.
+type badGates map[state.JobID]string
+
+// gates asks for them. Where that is not known jobs are answered without it.
+func (s *jobService) gates(ctx context.Context) badGates {
+	mark, err := s.cfg.Watermark.GetWatermark(ctx)
+	if err != nil {
+		s.cfg.Logger.Debug("it is not known which jobs' gates cannot be read", "err", err)
+	}
+	bad := make(badGates, len(mark.UnreadableGates))
+	for _, id := range mark.UnreadableGates {
+		bad[id] = s.cfg.Watermark.GateKey(id)
+	}
+	return bad
+}
+
+// mark says so of a job that has no worse trouble.
+func (b badGates) mark(job *leaderdv1.Job, id state.JobID) {
+	if key, ok := b[id]; ok && job.GetQuarantine() == "" {
+		job.Quarantine = fmt.Sprintf("the record of its last run cannot be read: its slots are skipped until the key %q is deleted, "+
+			"which is safe once no run of the job is at work", key)
+		job.NextSlot = nil
+	}
 }
 
 // timeOf leaves the zero time out.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
@@ -64,13 +65,17 @@ func (s *runService) ListRuns(ctx context.Context, req *leaderdv1.ListRunsReques
 	return res, nil
 }
 
-// runOf is a stored run as it is answered. One that cannot be read has no state
-// but says so in its detail.
+// runOf is a stored run as it is answered. One that cannot be read says so, with
+// the key, in its detail.
 func runOf(e *store.RunEntry) *leaderdv1.Run {
 	res := &leaderdv1.Run{Name: runName(e.Job, e.Run), SlotCount: 1}
 	switch {
 	case e.Broken != nil:
-		res.Detail = "its stored record cannot be read"
+		res.State, res.Detail = leaderdv1.Run_STATE_UNREADABLE, e.Broken.Error()
+		begin, _, _ := strings.Cut(string(e.Run), "-")
+		if due, ok := state.RunID(begin).Slot(); ok {
+			res.DueTime = timeOf(due)
+		}
 	case e.Record != nil:
 		ofRecord(res, e.Record)
 	case len(e.Live) > 0:

@@ -96,8 +96,8 @@ func TestRunsOverTheAPI(t *testing.T) {
 		names = append(names, r.GetName()[strings.LastIndex(r.GetName(), "/")+1:]+" "+r.GetState().String())
 	}
 	require.Equal(t, []string{
-		"20261130T160000Z STATE_UNSPECIFIED",
-		"20261130T160000Z STATE_UNSPECIFIED",
+		"20261130T160000Z STATE_UNREADABLE",
+		"20261130T160000Z STATE_UNREADABLE",
 		"20261130T140000Z STATE_MISSED",
 		"20261130T120100Z STATE_WAITING",
 		"20261130T120000Z STATE_FAILED",
@@ -143,6 +143,7 @@ func TestRunStatesHaveTheDomainsNames(t *testing.T) {
 	for s := state.StatePending; s <= state.StateMissed; s++ {
 		require.Equal(t, "STATE_"+strings.ToUpper(s.String()), runStateOf(s).String())
 	}
-	require.Len(t, leaderdv1.Run_State_name, len(runStates))
+	// One more is no state of the domain's: STATE_UNREADABLE.
+	require.Len(t, leaderdv1.Run_State_name, len(runStates)+1)
 	require.Equal(t, leaderdv1.Run_STATE_UNSPECIFIED, runStateOf(200))
 }

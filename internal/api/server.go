@@ -57,6 +57,8 @@ type RunReader interface {
 // *store.Store is one.
 type WatermarkReader interface {
 	GetWatermark(ctx context.Context) (state.Watermark, error)
+	// GateKey is where the record lies that holds a job's gate.
+	GateKey(id state.JobID) string
 }
 
 // Leadership tells who leads, as this node sees it; the node is empty and the

@@ -81,7 +81,7 @@ func (n *Node) startControl(ctx context.Context, all *stages) (*control, error) 
 	base.run(nodes.Run)
 	base.run(pending.Run)
 	feed := jobs.Subscribe()
-	base.run(func(ctx context.Context) error { return feedCatalog(ctx, c.store, feed, catalog) })
+	base.run(func(ctx context.Context) error { return feedCatalog(ctx, c.store, feed, catalog, n.log) })
 	c.planner, err = planner.New(c.store, planner.Sources{
 		Catalog: catalog,
 		Fresh:   feed.WaitFor,
@@ -108,7 +108,7 @@ func (n *Node) startControl(ctx context.Context, all *stages) (*control, error) 
 		if beat := c.planner.Beat(); !beat.IsZero() {
 			return fresh(now, beat, stalled)
 		}
-		return nil // this node does not lead
+		return c.planner.Trouble() // this node does not lead
 	}})
 
 	server, drain, err := n.services(c, catalog, jobs, nodes)

@@ -17,11 +17,16 @@ import (
 	"github.com/leaderd/leaderd/state/store"
 )
 
-// feedCatalog keeps the catalog of jobs as the cache has them, until ctx ends.
-func feedCatalog(ctx context.Context, s *store.Store, sub *store.Subscription, to *planner.Catalog) error {
-	stored := func(from kv.KeyValue) planner.Stored {
+// feedCatalog keeps the catalog of jobs as the cache has them, until ctx ends. A
+// key below those of jobs that is none of them is logged and left alone.
+func feedCatalog(ctx context.Context, s *store.Store, sub *store.Subscription, to *planner.Catalog, log hclog.Logger) error {
+	stored := func(from kv.KeyValue) (planner.Stored, bool) {
 		job, err := s.DecodeJob(from)
-		return planner.Stored{Job: job, Value: from.Value, Err: err}
+		if job.ID == (state.JobID{}) {
+			log.Error("key is no job's and is left alone; delete it", "key", from.Key, "err", err)
+			return planner.Stored{}, false
+		}
+		return planner.Stored{Job: job, Value: from.Value, Err: err}, true
 	}
 	for {
 		u, err := sub.Next(ctx)
@@ -31,7 +36,7 @@ func feedCatalog(ctx context.Context, s *store.Store, sub *store.Subscription, t
 		if u.Reset {
 			to.Reset(func(yield func(planner.Stored) bool) {
 				for _, from := range u.All {
-					if !yield(stored(*from)) {
+					if job, ok := stored(*from); ok && !yield(job) {
 						return
 					}
 				}
@@ -40,7 +45,9 @@ func feedCatalog(ctx context.Context, s *store.Store, sub *store.Subscription, t
 		}
 		for _, e := range u.Events {
 			if !e.Deleted {
-				to.Set(stored(e.KV))
+				if job, ok := stored(e.KV); ok {
+					to.Set(job)
+				}
 			} else if job, _ := s.DecodeJob(e.KV); job.ID != (state.JobID{}) {
 				to.Delete(job.ID)
 			}

@@ -211,7 +211,8 @@ func (s *Store) GetJob(ctx context.Context, id state.JobID) (JobEntry, error) {
 }
 
 // DecodeJob reads a job from its key and value. An error wraps ErrCorrupt; the
-// job then has its ID, if the key names one, and its Revision.
+// job then has its ID and its Revision. The ID is zero where the key is not one
+// of a job: such a key is nobody's, and must be left out of everything.
 func (s *Store) DecodeJob(from kv.KeyValue) (state.Job, error) {
 	e := s.jobEntry(from)
 	return e.Job, e.Broken
@@ -244,9 +245,12 @@ func (k keys) parseJobKey(key string) (state.JobID, error) {
 	if err != nil {
 		return state.JobID{}, err
 	}
-	id, more, err := parseJob(rest)
-	if err == nil && more != "" {
-		err = fmt.Errorf("key part %q names more than a job", rest)
+	id, _, err := parseJob(rest)
+	if err == nil && k.job(id) != key {
+		err = fmt.Errorf("key part %q is not the name of a job", rest)
 	}
-	return id, err
+	if err != nil {
+		return state.JobID{}, err
+	}
+	return id, nil
 }

@@ -59,8 +59,12 @@ func (p *JobPage) add(s *Store, l *ListJobs, size *int, kvs []kv.KeyValue) (full
 			p.More = true
 			return true
 		}
+		e := s.jobEntry(kvs[i])
+		if e.Job.ID == (state.JobID{}) {
+			continue // the feed of the catalog tells of it
+		}
 		*size += len(kvs[i].Value)
-		p.Jobs = append(p.Jobs, s.jobEntry(kvs[i]))
+		p.Jobs = append(p.Jobs, e)
 	}
 	return false
 }

@@ -124,7 +124,7 @@ func (s *Store) runEntry(id state.JobID, run state.RunID, history, shards, gate,
 		e.size += len(found.Key) + len(found.Value)
 		l, err := decodeLive(id, false, found)
 		if err != nil {
-			e.Broken = fmt.Errorf("%w: %w", ErrCorrupt, err)
+			e.Broken = fmt.Errorf("%w: key %q: %w", ErrCorrupt, found.Key, err)
 			return e
 		}
 		e.Live = append(e.Live, l)

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -34,24 +32,53 @@ var ErrClosed = errors.New("store closed")
 
 // request is one caller's transaction on its way through group commit.
 type request struct {
-	// guards are conditions that many requests share. They hold for the whole
-	// batch at once, or, if one fails, are checked for each request alone.
-	guards []kv.Compare
-	txn    kv.Txn
+	// guards are conditions that many requests share. They are compared once for
+	// a whole batch. If one fails there, each request is checked alone, under
+	// alone instead: what the guards stand for, as far as it concerns this one.
+	guards, alone []kv.Compare
+	txn           kv.Txn
 	// writes and reads are hashes of the keys (or of wider things, see claim)
 	// that the request changes and relies on.
 	writes, reads []uint64
 	bytes         int
 
-	done  chan reply // of one
-	sent  bool       // guarded by batcher.mu
-	given bool       // the caller has gone; guarded by batcher.mu
+	stop   <-chan struct{} // closed when the caller has gone
+	asker  asker
+	sent   bool // guarded by batcher.mu
+	shared bool // the answer was given under guards; the asker may read it
+}
+
+// guard adds conditions that hold for the request in a batch as well as alone.
+func (r *request) guard(c ...kv.Compare) {
+	r.guards = append(r.guards, c...)
+	r.alone = append(r.alone, c...)
+}
+
+// gone tells whether the caller has gone.
+func (r *request) gone() bool {
+	select {
+	case <-r.stop:
+		return true
+	default:
+		return false
+	}
 }
 
 type reply struct {
 	res kv.TxnResult
 	err error
 }
+
+// asker is who is told a request's answer, once. It must not block.
+type asker interface{ answer(reply) }
+
+// waiter is an asker that somebody waits for.
+type waiter chan reply // of one
+
+func (w waiter) answer(a reply) { w <- a }
+
+// errGone: the caller of a request has gone before it was sent.
+var errGone = errors.New("the caller has gone")
 
 // batcher is group commit: while transactions are under way further requests
 // gather, then go out together as the nested transactions of one. Each caller
@@ -68,8 +95,12 @@ type batcher struct {
 	maxBatch    int
 	seed        maphash.Seed
 
+	// missed is called when guards failed. It must not block.
+	missed func()
+
 	mu       sync.Mutex
 	queue    []*request
+	flat     optimism
 	inFlight int
 	writing  map[uint64]int32 // by requests under way
 	reading  map[uint64]int32
@@ -84,6 +115,7 @@ func newBatcher(db kv.KV, cfg Config, m *metrics) *batcher {
 		maxInFlight: cfg.MaxInFlight,
 		maxBatch:    cfg.MaxBatch,
 		seed:        maphash.MakeSeed(),
+		missed:      func() {},
 		writing:     make(map[uint64]int32),
 		reading:     make(map[uint64]int32),
 	}
@@ -109,13 +141,50 @@ func (b *batcher) do(ctx context.Context, r *request) (kv.TxnResult, error) {
 	if err := ctx.Err(); err != nil {
 		return kv.TxnResult{}, context.Cause(ctx)
 	}
-	r.done = make(chan reply, 1)
-	r.bytes = txnBytes(&r.txn)
+	done := make(waiter, 1)
+	r.stop, r.asker = ctx.Done(), done
+	b.submit(r)
+	select {
+	case a := <-done:
+		return a.res, gaveUp(ctx, a.err)
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	sent := r.sent
+	b.mu.Unlock()
+	if !sent {
+		return kv.TxnResult{}, context.Cause(ctx)
+	}
+	select {
+	case a := <-done:
+		return a.res, gaveUp(ctx, a.err)
+	default:
+	}
+	return kv.TxnResult{}, fmt.Errorf("%w: %w", kv.ErrUnknown, context.Cause(ctx))
+}
 
+// gaveUp puts the reason for which ctx ended into the batcher's answer to it.
+func gaveUp(ctx context.Context, err error) error {
+	switch {
+	case !errors.Is(err, errGone):
+		return err
+	case errors.Is(err, kv.ErrUnknown):
+		return fmt.Errorf("%w: %w", kv.ErrUnknown, context.Cause(ctx))
+	default:
+		return context.Cause(ctx)
+	}
+}
+
+// submit queues r, whose asker gets the answer, as do tells of it. After r.stop
+// is closed the answer may be errGone, beside kv.ErrUnknown where r was under
+// way.
+func (b *batcher) submit(r *request) {
+	r.bytes = txnBytes(&r.txn)
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
-		return kv.TxnResult{}, ErrClosed
+		r.asker.answer(reply{err: ErrClosed})
+		return
 	}
 	b.queue = append(b.queue, r)
 	if b.inFlight == 0 || b.inFlight < b.maxInFlight && len(b.queue) >= gather {
@@ -123,25 +192,6 @@ func (b *batcher) do(ctx context.Context, r *request) (kv.TxnResult, error) {
 		b.flushes.Go(b.flush)
 	}
 	b.mu.Unlock()
-
-	select {
-	case a := <-r.done:
-		return a.res, a.err
-	case <-ctx.Done():
-	}
-	b.mu.Lock()
-	r.given = true
-	sent := r.sent
-	b.mu.Unlock()
-	if sent {
-		select {
-		case a := <-r.done:
-			return a.res, a.err
-		default:
-		}
-		return kv.TxnResult{}, fmt.Errorf("%w: %w", kv.ErrUnknown, context.Cause(ctx))
-	}
-	return kv.TxnResult{}, context.Cause(ctx)
 }
 
 // flush sends batch after batch until nothing fits.
@@ -154,10 +204,14 @@ func (b *batcher) flush() {
 			b.mu.Unlock()
 			return
 		}
+		how := nested
+		if len(batch) > 1 && b.flat.try() {
+			how = flat
+		}
 		b.mu.Unlock()
 
 		b.metrics.batchSize.Observe(float64(len(batch)))
-		b.commit(batch, true, false)
+		b.commit(batch, how, false)
 
 		b.mu.Lock()
 		for _, r := range batch {
@@ -174,7 +228,7 @@ func (b *batcher) flush() {
 func (b *batcher) take() []*request {
 	var (
 		batch                 []*request
-		bytes                 int
+		load                  load
 		held                  bool
 		heldWrites, heldReads map[uint64]int32
 		kept                  = b.queue[:0]
@@ -183,11 +237,12 @@ func (b *batcher) take() []*request {
 		}
 	)
 	for i, r := range b.queue {
-		if len(batch) == b.maxBatch || i == scan || len(batch) > 0 && bytes+r.bytes > batchBytes {
+		if len(batch) == b.maxBatch || i == scan {
 			kept = append(kept, b.queue[i:]...)
 			break
 		}
-		if r.given {
+		if r.gone() {
+			r.asker.answer(reply{err: errGone})
 			continue
 		}
 		if conflicts(r, b.writing, b.reading) || held && conflicts(r, heldWrites, heldReads) {
@@ -199,10 +254,13 @@ func (b *batcher) take() []*request {
 			kept = append(kept, r)
 			continue
 		}
+		if !load.fits(r) {
+			kept = append(kept, b.queue[i:]...)
+			break
+		}
 		hold(b.writing, r.writes)
 		hold(b.reading, r.reads)
 		r.sent = true
-		bytes += r.bytes
 		batch = append(batch, r)
 	}
 	clear(b.queue[len(kept):])
@@ -234,145 +292,4 @@ func release(in map[uint64]int32, keys []uint64) {
 			delete(in, k)
 		}
 	}
-}
-
-// commit sends the batch until its outcome is known and answers each request.
-// With hoist the shared guards are compared once, for all. unsure tells that an
-// earlier try may have been applied: a refusal of a later one does not tell.
-func (b *batcher) commit(batch []*request, hoist, unsure bool) {
-	for wait := minRetry; ; wait = min(2*wait, maxRetry) {
-		batch = b.wanted(batch)
-		if len(batch) == 0 {
-			return
-		}
-		t := join(batch, hoist)
-		begun := time.Now()
-		ctx, cancel := context.WithTimeout(context.Background(), b.time.timeout())
-		res, err := b.kv.Txn(ctx, t)
-		cancel()
-		took := time.Since(begun)
-		if err == nil || errors.Is(err, kv.ErrUnknown) {
-			b.time.note(took)
-		}
-		b.metrics.commitSeconds.Observe(took.Seconds())
-
-		switch {
-		case err == nil && hoist && len(batch) > 1 && !res.Succeeded:
-			b.metrics.retries.WithLabelValues("guard").Inc()
-			b.commit(batch, false, unsure)
-			return
-		case err == nil:
-			answer(batch, res)
-			return
-		case errors.Is(err, kv.ErrInvalid) && len(batch) > 1:
-			// One of them spoils the others: find it.
-			b.metrics.retries.WithLabelValues("invalid").Inc()
-			b.commit(batch[:len(batch)/2], false, unsure)
-			b.commit(batch[len(batch)/2:], false, unsure)
-			return
-		case errors.Is(err, kv.ErrInvalid), errors.Is(err, kv.ErrNoSpace), errors.Is(err, kv.ErrPermission):
-			if unsure {
-				err = fmt.Errorf("%w: %w", kv.ErrUnknown, err)
-			}
-			for _, r := range batch {
-				r.done <- reply{err: err}
-			}
-			return
-		case errors.Is(err, kv.ErrUnavailable):
-			b.metrics.retries.WithLabelValues("unavailable").Inc()
-		case errors.Is(err, kv.ErrTooManyRequests):
-			b.metrics.retries.WithLabelValues("overloaded").Inc()
-		default:
-			// Perhaps it was applied. Then it will not be again: the compares
-			// fail, and its caller looks why.
-			unsure = true
-			b.metrics.retries.WithLabelValues("unknown").Inc()
-		}
-		time.Sleep(wait/2 + rand.N(wait/2))
-	}
-}
-
-// wanted leaves out the requests whose callers have gone.
-func (b *batcher) wanted(batch []*request) []*request {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i, r := range batch {
-		if r.given {
-			left := append([]*request(nil), batch[:i]...)
-			for _, r := range batch[i+1:] {
-				if !r.given {
-					left = append(left, r)
-				}
-			}
-			return left
-		}
-	}
-	return batch
-}
-
-// join makes one transaction of a batch.
-func join(batch []*request, hoist bool) kv.Txn {
-	if len(batch) == 1 {
-		return guarded(batch[0])
-	}
-	var t kv.Txn
-	t.Then = make([]kv.Op, len(batch))
-	for i, r := range batch {
-		if hoist {
-			for _, g := range r.guards {
-				t.If = addGuard(t.If, g)
-			}
-			t.Then[i] = kv.Nested(&r.txn)
-		} else {
-			inner := guarded(r)
-			t.Then[i] = kv.Nested(&inner)
-		}
-	}
-	return t
-}
-
-func guarded(r *request) kv.Txn {
-	if len(r.guards) == 0 {
-		return r.txn
-	}
-	t := r.txn
-	t.If = append(append(make([]kv.Compare, 0, len(r.guards)+len(t.If)), r.guards...), t.If...)
-	return t
-}
-
-func addGuard(to []kv.Compare, g kv.Compare) []kv.Compare {
-	if slices.Contains(to, g) {
-		return to
-	}
-	return append(to, g)
-}
-
-// answer gives each request of a batch its part of the result.
-func answer(batch []*request, res kv.TxnResult) {
-	if len(batch) == 1 {
-		batch[0].done <- reply{res: res}
-		return
-	}
-	for i, r := range batch {
-		part := *res.Results[i].Txn
-		part.Revision = res.Revision
-		r.done <- reply{res: part}
-	}
-}
-
-// txnBytes is about the size of a transaction's request.
-func txnBytes(t *kv.Txn) int {
-	n := 0
-	for _, c := range t.If {
-		n += len(c.Key) + len(c.End) + len(c.Value) + 16
-	}
-	for _, ops := range [][]kv.Op{t.Then, t.Else} {
-		for i := range ops {
-			n += len(ops[i].Key) + len(ops[i].End) + len(ops[i].Value) + 16
-			if ops[i].Txn != nil {
-				n += txnBytes(ops[i].Txn)
-			}
-		}
-	}
-	return n
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -142,7 +141,7 @@ func TestBatchGuards(t *testing.T) {
 			g := guardsOn(r, "n1", "n2")
 			qs := r.news(10)
 			for i, q := range qs {
-				q.guards = g[i%2]
+				q.guard(g[i%2]...)
 			}
 			for _, a := range r.together(t, qs...) {
 				require.True(t, a.res.Succeeded)
@@ -159,7 +158,7 @@ func TestBatchGuards(t *testing.T) {
 			require.NoError(t, err)
 			qs := r.news(10)
 			for i, q := range qs {
-				q.guards = g[i%2]
+				q.guard(g[i%2]...)
 			}
 			for i, a := range r.together(t, qs...) {
 				require.NoError(t, a.err)
@@ -177,7 +176,7 @@ func TestBatchGuards(t *testing.T) {
 			old := []kv.Compare{{Key: "closed", Target: kv.TargetCreateRevision, Int: good[0].Int + 1}}
 			qs := r.news(4)
 			for i, q := range qs {
-				q.guards = [][]kv.Compare{good, old}[i%2]
+				q.guard([][]kv.Compare{good, old}[i%2]...)
 			}
 			for i, a := range r.together(t, qs...) {
 				require.Equal(t, i%2 == 0, a.res.Succeeded)
@@ -190,23 +189,11 @@ func TestBatchGuards(t *testing.T) {
 			_, err := r.db.Txn(t.Context(), kv.Txn{Then: []kv.Op{kv.Delete("n1")}})
 			require.NoError(t, err)
 			q := r.putNew("a", "")
-			q.guards = g[0]
+			q.guard(g[0]...)
 			res, err := r.b.do(t.Context(), q)
 			require.NoError(t, err)
 			require.False(t, res.Succeeded)
 			require.Len(t, res.Results, 1)
-		})
-	})
-	t.Run("more than fit hoisted", func(t *testing.T) {
-		inBubble(t, Config{MaxBatch: 96, MaxInFlight: 1}, func(t *testing.T, r *batchRig) {
-			qs := r.news(96)
-			for i, q := range qs {
-				q.guards = slices.Concat(guardsOn(r, fmt.Sprint("n", i))[0], guardsOn(r, fmt.Sprint("c", i))[0])
-			}
-			for _, a := range r.together(t, qs...) {
-				require.NoError(t, a.err)
-				require.True(t, a.res.Succeeded)
-			}
 		})
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -103,13 +104,15 @@ type batchRig struct {
 	all sync.WaitGroup
 }
 
-// inBubble runs f with a batcher, in virtual time.
+// inBubble runs f with a batcher, in virtual time. Its batches are nested from the
+// start: what is flat is tested by itself.
 func inBubble(t *testing.T, cfg Config, f func(t *testing.T, r *batchRig)) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memkv.New()
 		t.Cleanup(db.Close)
 		r := &batchRig{tap: &tap{KV: db}, t: t, db: db}
 		r.b = newBatcher(r.tap, cfg.WithDefaults(), newMetrics(nil))
+		r.b.flat.skip = math.MaxInt
 		t.Cleanup(r.b.close)
 		f(t, r)
 		r.all.Wait()

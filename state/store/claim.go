@@ -68,6 +68,7 @@ func (s *Store) claim(ctx context.Context, c *state.Claim) (state.ClaimResult, e
 		if err != nil {
 			return state.ClaimResult{}, err
 		}
+		changed := s.changed.get()
 		// What is known of the closed part may be older than the truth, but
 		// never newer.
 		switch {
@@ -78,16 +79,18 @@ func (s *Store) claim(ctx context.Context, c *state.Claim) (state.ClaimResult, e
 		case slot && c.Token == 0 && !live.Due.After(closed.Instant):
 			return s.claimedBefore(ctx, &live)
 		}
-		t := claimTry{c: c, live: &live, slot: slot, last: last, closed: closed.Revision}
-		res, err := s.batch.do(ctx, s.claimRequest(&t, value))
+		t := claimTry{
+			c: c, live: &live, slot: slot, last: last, closed: closed.Revision, changed: changed,
+			seen: s.holders.unchanged(c.Job, c.JobRevision, changed),
+		}
+		r := s.claimRequest(&t, value)
+		res, err := s.batch.do(ctx, r)
 		if err != nil {
 			return state.ClaimResult{}, err
 		}
 		if res.Succeeded {
 			live.Token = res.Revision
-			if live.Exclusive {
-				s.holders.set(c.Job, holder{run: live.Run, token: live.Token})
-			}
+			s.noteClaim(&t, r.shared)
 			return state.ClaimResult{Status: state.Claimed, Live: live}, nil
 		}
 		v, err := s.readRefusal(ctx, &t)
@@ -180,6 +183,10 @@ type claimTry struct {
 	slot   bool
 	last   holder // what is at the gate
 	closed int64  // revision of the closed part of the timeline
+	// changed is the revision of the last change of any job that is known, and
+	// seen tells that the job was as planned then.
+	changed int64
+	seen    bool
 }
 
 // relies tells whether the claim compares the gate's record with last. The
@@ -195,15 +202,25 @@ func (s *Store) claimRequest(t *claimTry, value []byte) *request {
 	k := s.keys.names(live)
 	room := &struct {
 		request
-		guardRoom [2]kv.Compare
-		ifRoom    [5]kv.Compare
+		guardRoom [3]kv.Compare
+		aloneRoom [3]kv.Compare
+		ifRoom    [4]kv.Compare
 		thenRoom  [2]kv.Op
 		readRoom  [4]uint64
 		writeRoom [3]uint64
 	}{}
 	r := &room.request
-	r.guards = s.ownerGuards(room.guardRoom[:0], live.Owner, t.closed)
-	r.txn.If = append(room.ifRoom[:0], unchanged(k.job, c.JobRevision), absent(k.history))
+	r.guards, r.alone = room.guardRoom[:0], room.aloneRoom[:0]
+	r.guard(s.registered(live.Owner), unchanged(s.closedKey, t.closed))
+	r.guards = append(r.guards, unchanged(s.changedKey, t.changed))
+	r.txn.If = append(room.ifRoom[:0], absent(k.history))
+	// The job is as planned. If it was when some job was changed last, then it is
+	// while none is changed again, which all claims of a batch compare at once.
+	if job := unchanged(k.job, c.JobRevision); t.seen {
+		r.alone = append(r.alone, job)
+	} else {
+		r.txn.If = append(r.txn.If, job)
+	}
 	r.txn.Then = append(room.thenRoom[:0], kv.Put(k.live, value, 0))
 	r.reads = append(room.readRoom[:0], s.batch.hash(k.history))
 	r.writes = append(room.writeRoom[:0], s.batch.hash(k.live))
@@ -244,12 +261,23 @@ func (s *Store) claimRequest(t *claimTry, value []byte) *request {
 	return r
 }
 
-// ownerGuards adds the conditions that all claims of one owner share.
-func (s *Store) ownerGuards(to []kv.Compare, o state.Owner, closed int64) []kv.Compare {
-	return append(to,
-		kv.Compare{Key: s.keys.node(o.Node), Target: kv.TargetCreateRevision, Int: o.Revision},
-		unchanged(s.keys.closed(), closed),
-	)
+// registered holds while the owner's registration stands.
+func (s *Store) registered(o state.Owner) kv.Compare {
+	return kv.Compare{Key: s.keys.node(o.Node), Target: kv.TargetCreateRevision, Int: o.Revision}
+}
+
+// noteClaim remembers what a claim that was carried out has shown. With guards
+// it has shown that the job was as planned when t.changed was the last change.
+func (s *Store) noteClaim(t *claimTry, guarded bool) {
+	h := holder{run: t.live.Run, token: t.live.Token}
+	if !t.live.Exclusive {
+		h = holder{}
+	}
+	if guarded || t.seen {
+		s.holders.note(t.c.Job, h, sight{job: t.c.JobRevision, changed: t.changed})
+	} else if h.token != 0 {
+		s.holders.set(t.c.Job, h)
+	}
 }
 
 // mine tells whether a stored record is the one that a claim asked for, from an

@@ -38,13 +38,13 @@ func claimCases() []claimCase {
 		{name: "all holds", prepare: func(*rig, *state.Claim) {}, want: state.Claimed},
 
 		{name: "job edited", prepare: func(r *rig, _ *state.Claim) { r.setJob(billing) }, want: state.ClaimStale},
-		{name: "job deleted", prepare: func(r *rig, _ *state.Claim) { r.remove(r.s.keys.job(billing)) }, want: state.ClaimStale},
+		{name: "job deleted", prepare: func(r *rig, _ *state.Claim) { r.removeJob(billing) }, want: state.ClaimStale},
 		{name: "job deleted and made again", prepare: func(r *rig, _ *state.Claim) {
-			r.remove(r.s.keys.job(billing))
+			r.removeJob(billing)
 			r.setJob(billing)
 		}, want: state.ClaimStale},
 		{name: "no job revision, no job", prepare: func(r *rig, c *state.Claim) {
-			r.remove(r.s.keys.job(billing))
+			r.removeJob(billing)
 			c.JobRevision = 0
 		}, want: state.ClaimStale},
 

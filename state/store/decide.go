@@ -216,10 +216,10 @@ func (s *Store) decideRange(ctx context.Context, term state.Term, rec *state.Rec
 	}
 	for range maxTries {
 		r := &request{
-			guards: []kv.Compare{unchanged(s.keys.closed(), closed)},
 			// Whatever gives one of the slots a record meets one of these.
 			writes: []uint64{s.batch.hash(first), s.batch.hash(s.keys.activeOf(rec.Job)), s.batch.hash(gateKey)},
 		}
+		r.guard(unchanged(s.keys.closed(), closed))
 		r.txn.If = []kv.Compare{
 			absent(first),
 			{Key: first, End: last, Target: kv.TargetModRevision, Relation: kv.Less, Int: seen + 1},

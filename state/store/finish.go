@@ -122,15 +122,15 @@ func attemptsWith(as []state.Attempt, end *state.Attempt) []state.Attempt {
 	return all
 }
 
-// noteEnd remembers what a verdict leaves at the gate.
+// noteEnd remembers what its owner's verdict leaves at the gate.
 func (s *Store) noteEnd(l *state.Live, to state.RunState) {
 	if l.Exclusive && to.Verdict() {
 		s.holders.set(l.Job, holder{run: l.Run, token: l.Token, over: true})
 	}
 }
 
-// verdictRequest ends a live record whose token is l.Token with a verdict. The
-// gate's record stays, dead; others are deleted.
+// verdictRequest ends a live record whose token is l.Token with the verdict of its
+// owner. The gate's record stays, dead; others are deleted.
 func (s *Store) verdictRequest(l *state.Live, rec *state.Record) (*request, error) {
 	value, err := proto.Marshal(codec.RecordToProto(rec))
 	if err != nil {
@@ -142,6 +142,22 @@ func (s *Store) verdictRequest(l *state.Live, rec *state.Record) (*request, erro
 	if !l.Exclusive {
 		r.txn.Then = append(r.txn.Then, kv.Delete(k.live))
 		r.writes = append(r.writes, s.batch.hash(k.live))
+	}
+	return r, nil
+}
+
+// foreignRequest is verdictRequest for whoever else ends a run. It deletes the
+// record at the gate too, so that an end by the owner that comes late is fenced:
+// its token alone tells that its run has no verdict.
+func (s *Store) foreignRequest(l *state.Live, rec *state.Record) (*request, error) {
+	r, err := s.verdictRequest(l, rec)
+	if err != nil {
+		return nil, err
+	}
+	k := s.keys.names(l)
+	if l.Exclusive {
+		r.txn.Then = append(r.txn.Then, kv.Delete(k.live))
+		r.writes = append(r.writes, s.batch.hash(k.live), s.batch.hash(k.active)) // as claims do
 	}
 	return r, nil
 }
@@ -169,10 +185,10 @@ func (s *Store) tokenRequest(l *state.Live) (*request, names) {
 	k := s.keys.names(l)
 	room := &struct {
 		request
-		ifRoom    [4]kv.Compare
-		thenRoom  [2]kv.Op
+		ifRoom    [3]kv.Compare
+		thenRoom  [3]kv.Op
 		readRoom  [3]uint64
-		writeRoom [2]uint64
+		writeRoom [3]uint64
 	}{}
 	r := &room.request
 	r.txn.If = append(room.ifRoom[:0], unchanged(k.live, l.Token), absent(k.history))

@@ -188,7 +188,7 @@ func (s *Store) commitEdit(
 	versionKey := s.keys.version(id, generation)
 	t := kv.Txn{
 		If:   []kv.Compare{unchanged(s.keys.job(id), have.job.ModRevision), absent(versionKey)},
-		Then: append(ops, kv.Put(versionKey, record, 0)),
+		Then: append(ops, kv.Put(versionKey, record, 0), kv.Put(s.changedKey, nil, 0)),
 		Else: append(s.storedOps(id), kv.Get(versionKey)),
 	}
 	if oldest := generation - state.MaxVersionsKept + 1; oldest > 1 {
@@ -199,6 +199,7 @@ func (s *Store) commitEdit(
 		return 0, stored{}, err
 	}
 	if res.Succeeded {
+		s.changed.set(res.Revision)
 		return res.Revision, stored{}, nil
 	}
 	if kvs := res.Results[2].KVs; unsure && len(kvs) > 0 && bytes.Equal(kvs[0].Value, record) {

@@ -32,6 +32,10 @@ func (k keys) deleted() string  { return k.prefix + "deleted/" }
 func (k keys) watermark() string { return k.prefix + "timeline/watermark" }
 func (k keys) closed() string    { return k.prefix + "timeline/closed" }
 
+// changed is written by every change of a job, with it: while it stands, no job
+// is changed.
+func (k keys) changed() string { return k.prefix + "timeline/changed" }
+
 func (k keys) node(name string) string { return k.nodes() + escape(name) }
 
 func (k keys) job(id state.JobID) string { return k.jobs() + jobPart(id) }

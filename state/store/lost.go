@@ -38,7 +38,7 @@ func (s *Store) markLost(ctx context.Context, term state.Term, l *state.Live, no
 	var err error
 	if l.AtMostOnce {
 		next.State = state.StateLost
-		r, err = s.verdictRequest(&next, &state.Record{
+		r, err = s.foreignRequest(&next, &state.Record{
 			Generation: l.Generation, State: state.StateLost, Due: l.Due, Recorded: now, Shards: l.Shards, Attempts: next.Attempts,
 		})
 	} else {
@@ -68,8 +68,9 @@ func (s *Store) markLost(ctx context.Context, term state.Term, l *state.Live, no
 	}
 	if next.State == state.StateWaiting {
 		next.Token = revision
+	} else if next.Exclusive {
+		s.holders.set(next.Job, holder{})
 	}
-	s.noteEnd(&next, next.State)
 	return next, true, nil
 }
 
@@ -97,7 +98,7 @@ func (s *Store) giveUp(ctx context.Context, term state.Term, l *state.Live, rec 
 	if l.Token == 0 { // which would compare as "is not there"
 		return false, nil
 	}
-	r, err := s.verdictRequest(l, rec)
+	r, err := s.foreignRequest(l, rec)
 	if err != nil {
 		return false, err
 	}
@@ -110,7 +111,9 @@ func (s *Store) giveUp(ctx context.Context, term state.Term, l *state.Live, rec 
 	if !res.Succeeded && !wrote(res.Results[0], value) {
 		return false, over(term, res)
 	}
-	s.noteEnd(l, rec.State)
+	if l.Exclusive {
+		s.holders.set(l.Job, holder{})
+	}
 	return true, nil
 }
 
@@ -127,7 +130,7 @@ func (s *Store) lead(ctx context.Context, term state.Term, r *request) (kv.TxnRe
 	if term.Number == 0 { // which would compare as "is not there"
 		return kv.TxnResult{}, state.ErrTermLost
 	}
-	r.guards = append(r.guards, termGuard(term))
+	r.guard(termGuard(term))
 	r.txn.Else = append(r.txn.Else, keyOnly(term.Key))
 	return s.batch.do(ctx, r)
 }

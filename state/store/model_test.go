@@ -239,7 +239,7 @@ func (m *model) meddle(rng *rand.Rand) {
 		id := modelJobs[rng.IntN(2)]
 		switch rng.IntN(6) {
 		case 0:
-			m.remove(m.s.keys.job(id))
+			m.removeJob(id)
 			m.rest(rng, 3)
 			fallthrough
 		case 1, 2:

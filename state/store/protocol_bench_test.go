@@ -81,6 +81,7 @@ func BenchmarkClaimFinish(b *testing.B) {
 				for n := range workers {
 					t.Then = append(t.Then, kv.Put(s.keys.job(jobNo(n)), []byte("job"), 0))
 					if len(t.Then) == 100 || n == workers-1 {
+						t.Then = append(t.Then, kv.Put(s.keys.changed(), nil, 0))
 						rev = r.commit(t).Revision
 						t = kv.Txn{}
 					}

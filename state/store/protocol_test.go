@@ -94,7 +94,14 @@ func (r *rig) get(key string) (kv.KeyValue, bool) {
 }
 
 // setJob writes the job's key anew and answers its revision.
-func (r *rig) setJob(id state.JobID) int64 { return r.put(r.s.keys.job(id), "job") }
+// setJob and removeJob change a job as edits do.
+func (r *rig) setJob(id state.JobID) int64 {
+	return r.commit(kv.Txn{Then: []kv.Op{kv.Put(r.s.keys.job(id), []byte("job"), 0), kv.Put(r.s.keys.changed(), nil, 0)}}).Revision
+}
+
+func (r *rig) removeJob(id state.JobID) {
+	r.commit(kv.Txn{Then: []kv.Op{kv.Delete(r.s.keys.job(id)), kv.Put(r.s.keys.changed(), nil, 0)}})
+}
 
 // register makes the node's key anew, so that what it owned is disowned.
 func (r *rig) register(node string) state.Owner {

@@ -185,7 +185,8 @@ func (v *refusal) judge(t *claimTry) (status state.ClaimStatus, again bool) {
 func (s *Store) skipOverlap(ctx context.Context, t *claimTry, v *refusal) (status state.ClaimStatus, again bool, err error) {
 	c, live := t.c, t.live
 	historyKey, own := s.keys.historyRun(c.Job, live.Run), s.keys.shardsOf(c.Job, live.Run)
-	r := &request{guards: s.ownerGuards(nil, live.Owner, t.closed)}
+	r := &request{}
+	r.guard(s.registered(live.Owner), unchanged(s.keys.closed(), t.closed))
 	r.txn.If = []kv.Compare{
 		unchanged(s.keys.job(c.Job), c.JobRevision),
 		absent(historyKey),

@@ -1,9 +1,11 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
@@ -79,8 +81,13 @@ type Store struct {
 	log     hclog.Logger
 	batch   *batcher
 	closed  closedCache
+	changed changedCache
 	holders holders
 	metrics *metrics
+	// Keys that every claim compares.
+	closedKey, changedKey string
+
+	learning atomic.Bool
 }
 
 // New makes a Store. Close it when all callers have returned.
@@ -90,13 +97,33 @@ func New(db kv.KV, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	m := newMetrics(cfg.Registerer)
-	return &Store{
-		kv:      db,
-		keys:    keys{cfg.Prefix},
-		log:     cfg.Logger,
-		batch:   newBatcher(db, cfg, m),
-		metrics: m,
-	}, nil
+	k := keys{cfg.Prefix}
+	s := &Store{
+		kv:         db,
+		keys:       k,
+		closedKey:  k.closed(),
+		changedKey: k.changed(),
+		log:        cfg.Logger,
+		batch:      newBatcher(db, cfg, m),
+		metrics:    m,
+	}
+	s.batch.missed = s.learn
+	return s, nil
+}
+
+// learn looks up what guards failed, unless somebody is at it.
+func (s *Store) learn() {
+	if !s.learning.CompareAndSwap(false, true) {
+		return
+	}
+	s.batch.flushes.Go(func() {
+		defer s.learning.Store(false)
+		ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+		defer cancel()
+		if _, err := s.GetClosed(ctx); err != nil {
+			s.log.Debug("what claims share is not known, looking again later", "err", err)
+		}
+	})
 }
 
 // Close waits for the group commits that are under way.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -183,7 +184,7 @@ func (s *Store) closedNow(ctx context.Context) (state.Closed, error) {
 // GetClosed answers the closed part of the timeline. For a value that cannot be
 // read the error wraps ErrCorrupt, and only the Revision is answered.
 func (s *Store) GetClosed(ctx context.Context) (state.Closed, error) {
-	res, err := s.look(ctx, kv.Get(s.keys.closed()))
+	res, err := s.look(ctx, kv.Get(s.closedKey), keyOnly(s.changedKey))
 	if err != nil {
 		return state.Closed{}, err
 	}
@@ -194,7 +195,24 @@ func (s *Store) GetClosed(ctx context.Context) (state.Closed, error) {
 		}
 	}
 	s.closed.set(v)
+	if kvs := res.Results[1].KVs; len(kvs) > 0 {
+		s.changed.set(kvs[0].ModRevision)
+	}
 	return v, nil
+}
+
+// changedCache is the revision of the last change of any job, as far as it is
+// known; 0 until there was one. It is never newer than the truth.
+type changedCache struct{ revision atomic.Int64 }
+
+func (c *changedCache) get() int64 { return c.revision.Load() }
+
+func (c *changedCache) set(revision int64) {
+	for was := c.get(); was < revision; was = c.get() {
+		if c.revision.CompareAndSwap(was, revision) {
+			return
+		}
+	}
 }
 
 func decodeClosed(from kv.KeyValue) (state.Closed, error) {

@@ -57,7 +57,8 @@ type Config struct {
 
 	// RetryMin and RetryMax bound the pause before the next campaign. It doubles
 	// with each campaign that came to nothing and is drawn at random from half to
-	// one and a half of its value. Defaults: DefaultRetryMin, DefaultRetryMax.
+	// one and a half of its value. After a term whose work failed the pause is
+	// longer: see Run. Defaults: DefaultRetryMin, DefaultRetryMax.
 	RetryMin, RetryMax time.Duration
 
 	// Logger takes the elector's log. Default: none.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -64,7 +65,9 @@ func New(client *clientv3.Client, cfg Config) (*Elector, error) {
 // on the latter two, and then returns nil.
 //
 // Failures of etcd, lost terms, and errors and panics of lead are logged and
-// followed by another campaign. Run returns an error only where it wraps ErrFatal:
+// followed by another campaign. After an error or panic of lead it pauses for
+// RetryMax, and twice as long after each further one in a row, up to 15 times
+// RetryMax, so that a node which cannot lead leaves the others to it. Run returns an error only where it wraps ErrFatal:
 // lead's own, ErrStuck, and ErrRunning for a second Run at the same time. After
 // ErrStuck the process must exit.
 func (e *Elector) Run(ctx context.Context, lead Lead) error {
@@ -78,12 +81,20 @@ func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	pause.MaxInterval = e.cfg.RetryMax
 	pause.RandomizationFactor = 0.5
 	pause.Multiplier = 2
-	failures := 0
+	failures, failedTerms := 0, 0
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := e.tenure(ctx, lead)
 		if errors.Is(err, ErrFatal) {
 			return err
+		}
+		failed := errors.Is(err, errWorkFailed)
+		switch {
+		case failed:
+			failedTerms++
+			err = nil // it was told when the term ended
+		case err == nil:
+			failedTerms = 0
 		}
 		if ctx.Err() != nil {
 			break
@@ -93,6 +104,10 @@ func (e *Elector) Run(ctx context.Context, lead Lead) error {
 			pause.Reset()
 		}
 		wait := pause.NextBackOff()
+		if failed {
+			wait = jittered(min(e.cfg.RetryMax<<min(failedTerms-1, 4), maxFailedPauses*e.cfg.RetryMax))
+			e.log.Warn("leaving the lead to others for a while", "pause", wait.Round(time.Millisecond), "terms_failed", failedTerms)
+		}
 		if err == nil {
 			failures = 0
 		} else if failures++; failures == 1 {
@@ -109,6 +124,12 @@ func (e *Elector) Run(ctx context.Context, lead Lead) error {
 	}
 	return nil
 }
+
+// maxFailedPauses bounds the pause after terms whose work failed, in RetryMax.
+const maxFailedPauses = 15
+
+// jittered is from half to one and a half of d, at random.
+func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
 // Term returns the term that this node is in; false where it leads not, or no
 // longer.

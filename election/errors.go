@@ -22,6 +22,9 @@ var (
 	// ErrTermLost is what every *LostError is.
 	ErrTermLost = errors.New("term lost")
 
+	// errWorkFailed ends a tenure whose term's work failed or panicked.
+	errWorkFailed = errors.New("leader work failed")
+
 	// errNotElected is a victory reported by Campaign that the keys do not bear out.
 	errNotElected = errors.New("first key of the election is not this session's")
 )

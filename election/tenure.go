@@ -26,7 +26,7 @@ type tenure struct {
 }
 
 // tenure goes through one tenure: grant, campaign, lead, resign. The error is why
-// no term was led, or wraps ErrFatal.
+// no term was led, is errWorkFailed, or wraps ErrFatal.
 //
 // Three contexts, each of which ends with the one before it:
 //
@@ -205,6 +205,9 @@ func (t *tenure) lead(life, work context.Context, term Term, lead Lead) error {
 	}
 	if errors.Is(err, ErrFatal) {
 		return fmt.Errorf("lead term %d: %w", term.Number, err)
+	}
+	if reason == ReasonFailed || reason == ReasonPanicked {
+		return errWorkFailed
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -100,6 +101,35 @@ func TestFailingWorkEndsTheTermNotTheElector(t *testing.T) {
 			require.NoError(t, ns.Stop(0))
 		})
 	}
+}
+
+// A node that cannot lead stays away, so that it is not in the queue when the
+// leader dies.
+func TestNodeThatCannotLeadStaysAway(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	config := long
+	config.RetryMax = time.Hour
+	var failing atomic.Int64
+	failing.Store(-1)
+	ns := electiontest.Start(t, etcd, 2, electiontest.WithConfig(config),
+		electiontest.WithLead(func(n *electiontest.Node) election.Lead {
+			return func(ctx context.Context, term election.Term) error {
+				if failing.CompareAndSwap(-1, term.Number) {
+					return errWork
+				}
+				<-ctx.Done()
+				return nil
+			}
+		}))
+	first := ns.AwaitTerm(0)
+	second := ns.AwaitTerm(first.Term.Number)
+	require.NotEqual(t, first.Node, second.Node)
+	candidates(t, etcd.Client(), 1)
+	requireHeld(t, etcd.Client(), second.Term)
+	require.Eventually(t, func() bool {
+		return strings.Contains(ns.Node(first.Node).Log.String(), "leaving the lead to others")
+	}, electiontest.Limit, 10*time.Millisecond)
+	require.NoError(t, ns.Stop(first.Node))
 }
 
 func TestFatalErrorEndsRunAndResigns(t *testing.T) {

@@ -60,7 +60,7 @@ func (p *JobPage) add(s *Store, l *ListJobs, size *int, kvs []kv.KeyValue) (full
 			return true
 		}
 		e := s.jobEntry(kvs[i])
-		if e.Job.ID == (state.JobID{}) {
+		if e.Broken != nil && e.Job.ID == (state.JobID{}) {
 			continue // the feed of the catalog tells of it
 		}
 		*size += len(kvs[i].Value)

@@ -19,6 +19,8 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
+	// exitUnchecked is verify's where it cannot find out whether all is well.
+	exitUnchecked = 2
 )
 
 // Deps is what the command line is given.
@@ -121,6 +123,7 @@ func New(d Deps) *cobra.Command {
 		jobCommand(d),
 		runCommand(d),
 		clusterCommand(d),
+		verifyCommand(d),
 		versionCommand(d),
 	)
 	return root
@@ -165,6 +168,9 @@ func exitStatus(err error) int {
 	}
 	if _, ok := errors.AsType[usageError](err); ok || isBadRequest(err) {
 		return exitUsage
+	}
+	if _, ok := errors.AsType[uncheckedError](err); ok {
+		return exitUnchecked
 	}
 	return exitFailure
 }

@@ -101,7 +101,7 @@ var spoilt = []struct {
 	}},
 	{"a slot whose deadline is long over", history.Overdue, func(m *maker) {
 		m.remove("a", 10)
-		m.To, m.Now, m.Marks = at(9), at(9+180), nil
+		m.To, m.Now, m.Overdue, m.Marks = at(9), at(9+180), at(9+180), nil
 		m.Jobs["a"] = append(m.Jobs["a"], history.Version{Revision: 1000, Effective: at(10.5), Deleted: true})
 		m.Jobs["b"] = append(m.Jobs["b"], history.Version{Revision: 1001, Effective: at(15.5), Deleted: true, Generation: 3})
 	}},
@@ -275,7 +275,7 @@ func TestExcuses(t *testing.T) {
 		},
 		"a slot behind the watermark": func(m *maker) {
 			m.remove("a", 10)
-			m.To, m.Now, m.Marks = at(9), at(12), nil
+			m.To, m.Now, m.Overdue, m.Marks = at(9), at(12), at(12), nil
 		},
 		"a retry beside a run that was allowed to overlap": func(m *maker) {
 			m.Jobs["b"][1].Exclusive = true

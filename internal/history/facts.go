@@ -43,8 +43,11 @@ type Facts struct {
 	// To is at or before the watermark as it was when the runs were read, or
 	// earlier. A zero From checks no slots.
 	From, To time.Time
-	// Now is when the runs were read, by the cluster's clock; zero leaves out
-	// whether slots behind To are overdue.
+	// Overdue is the last slot that is looked at behind To: whether it should have
+	// its verdict by Now. Zero: none is.
+	Overdue time.Time
+	// Now is when the runs were read, by the cluster's clock. Overdue and Settle
+	// need it.
 	Now time.Time
 	// Settle is how long after its change a version may be unknown to the leader:
 	// slots of a version that is younger than that at Now may have no record yet.

@@ -47,8 +47,8 @@ func (c *checker) slots(j *job) {
 		return
 	}
 	end := c.f.To
-	if !c.f.Now.IsZero() && c.f.Now.After(end) {
-		end = c.f.Now
+	if c.f.Overdue.After(end) {
+		end = c.f.Overdue
 	}
 	ranges := newCover(j.ranges)
 	for _, t := range j.due(c.f.From, end) {

@@ -11,6 +11,11 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 TESTFLAGS ?=
 TESTPKGS  ?= ./...
 FUZZTIME  ?= 30s
+SEEDS     ?= 100
+SEED      ?= 0
+HOURS     ?= 1
+JOBS      ?= 6
+WITHOUT   ?=
 MINUTES   ?= 10
 SEED      ?= 1
 
@@ -43,6 +48,10 @@ build: ## Build a static bin/leaderd
 .PHONY: test
 test: ## Run all tests, with the race detector where a C compiler exists
 	$(GO) test $(RACE) -timeout 15m $(TESTFLAGS) $(TESTPKGS)
+
+.PHONY: sim
+sim: ## Run SEEDS seeds (from SEED on) of HOURS virtual hours each of the simulated cluster
+	$(GO) run ./test/sim/run -seeds $(SEEDS) -seed $(SEED) -hours $(HOURS) -jobs $(JOBS) -without "$(WITHOUT)"
 
 .PHONY: bench
 bench: ## Run the benchmark program (BENCHFLAGS="...")

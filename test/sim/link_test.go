@@ -335,6 +335,4 @@ func (w *wiredWatcher) Next(ctx context.Context) (kv.WatchBatch, error) {
 	return b, err
 }
 
-var rangeAll = kv.RangeOptions{KeysOnly: true}
-
 func leaseOf(c *control) kv.LeaseID { return kv.LeaseID(c.lease.Load()) }

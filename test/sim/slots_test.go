@@ -15,20 +15,29 @@ const clockLayout = "15:04:05"
 // of the version before: a silent watch is begun anew after that.
 const staleWatch = 45 * time.Second
 
-// watermarks checks that the watermark only rises, and never passes a slot that
-// nobody has decided: invariant 2 at every instant.
+// lateMark is how far the watermark may go back: a write whose
+// outcome is unknown may be carried out behind newer ones. A successor then looks
+// again at slots that have their records.
+const lateMark = 10 * time.Second
+
+// watermarks checks that the watermark rises, and never passes a slot that nobody
+// has decided: invariant 2 at every instant.
 func (c *checker) watermarks() {
 	var instant time.Time
 	var term int64
-	for _, m := range c.marks {
-		if m.instant.Before(instant) {
+	for i := range c.marks {
+		m := &c.marks[i]
+		if m.instant.Add(lateMark).Before(instant) {
 			c.fail("rev %d: the watermark went back from %s to %s", m.revision,
 				instant.Format("15:04:05.000"), m.instant.Format("15:04:05.000"))
 		}
 		if m.term < term {
 			c.fail("rev %d: the watermark of term %d was written in term %d", m.revision, m.term, term)
 		}
-		instant, term = m.instant, max(term, m.term)
+		if m.instant.After(instant) {
+			instant = m.instant
+		}
+		m.instant, term = instant, max(term, m.term) // how far it has ever been
 	}
 	if len(c.marks) == 0 {
 		return
@@ -36,7 +45,7 @@ func (c *checker) watermarks() {
 	for id := range c.oracle.versions {
 		for _, d := range c.oracle.due(id, instant) {
 			i, _ := slices.BinarySearchFunc(c.marks, d.slot, func(m mark, slot time.Time) int { return m.instant.Compare(slot) })
-			if i == len(c.marks) || d.by.at.Add(slack).After(d.slot) {
+			if i == len(c.marks) || d.by.at.Add(slack+c.skewed).After(d.slot) {
 				continue
 			}
 			if at := c.decidedAt(id, d.slot); at == 0 || at > c.marks[i].revision {
@@ -106,7 +115,7 @@ func (c *checker) excuse(r *state.Record, isDue map[time.Time]bool, until time.T
 		c.fail("%s %s: %s without a reason", r.Job, r.Run, r.State)
 	}
 	if r.Count <= 1 {
-		late := !slot.After(v.to.Add(staleWatch)) // the leader heard of the change late
+		late := !slot.After(v.to.Add(staleWatch + c.skewed)) // the leader heard of the change late
 		if !isDue[slot] && (!late || !v.names(slot)) {
 			c.fail("%s %s: %s:%s, but it was not due", r.Job, r.Run, r.State, r.Reason)
 		}

@@ -66,11 +66,19 @@ type world struct {
 // bubble runs a test in a world of its own, at a whole minute.
 func bubble(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
+	inBubble(t, func(t *testing.T, w *world) {
+		f(t, w)
+		w.verify(false)
+	})
+}
+
+// inBubble is bubble without a last look at the invariants.
+func inBubble(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
 		f(t, w)
-		w.verify(false)
 	})
 }
 

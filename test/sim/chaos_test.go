@@ -1,0 +1,258 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"testing/cryptotest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leaderd/leaderd/planner"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/test/sim/exact"
+)
+
+var (
+	seedFlag    = flag.Uint64("seed", 1, "first seed of the random runs")
+	seedsFlag   = flag.Uint64("seeds", 12, "how many seeds")
+	freshFlag   = flag.Uint64("fresh", 3, "how many further seeds that nobody has seen before")
+	hoursFlag   = flag.Float64("hours", 0, "virtual hours of each seed; 0: ten minutes")
+	jobsFlag    = flag.Int("jobs", 6, "how many jobs at a time")
+	withoutFlag = flag.String("without", "", "kinds of faults and changes to leave out, separated by commas")
+	dumpFlag    = flag.String("dump", "", "file that gets all that the nodes log, debug messages too")
+)
+
+// TestRandom runs clusters under random faults and checks all invariants.
+// A failed seed names the command that repeats it.
+func TestRandom(t *testing.T) {
+	length := 10 * time.Minute
+	if *hoursFlag > 0 {
+		length = time.Duration(*hoursFlag * float64(time.Hour))
+	}
+	var seeds []uint64
+	for i := range *seedsFlag {
+		seeds = append(seeds, *seedFlag+i)
+	}
+	if os.Getenv(exact.SeedVariable) == "" {
+		fresh := uint64(time.Now().UnixMilli())
+		for i := range *freshFlag {
+			seeds = append(seeds, fresh+i)
+		}
+	}
+	without := strings.FieldsFunc(*withoutFlag, func(r rune) bool { return r == ',' })
+	for _, kind := range without {
+		require.True(t, slices.ContainsFunc(acts, func(a act) bool { return a.kind == kind }), "no kind %q", kind)
+	}
+	for _, seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			cryptotest.SetGlobalRandom(t, seed)
+			var dump io.Writer
+			if *dumpFlag != "" {
+				f, err := os.Create(*dumpFlag)
+				require.NoError(t, err)
+				defer func() { require.NoError(t, f.Close()) }()
+				dump = f
+			}
+			inBubble(t, func(t *testing.T, w *world) {
+				if w.log.all = dump; dump != nil {
+					w.level = hclog.Debug
+				}
+				c := newChaos(w, seed, without)
+				c.run(length)
+				t.Logf("seed %d: %s", seed, c.summary())
+			})
+			if t.Failed() {
+				t.Logf("repeat it: make sim SEEDS=1 SEED=%d HOURS=%g", seed, length.Hours())
+			}
+		})
+	}
+}
+
+// chaos is a random run.
+type chaos struct {
+	w       *world
+	rng     *rand.Rand
+	without []string
+	deck    []int // acts by weight
+	jobs    []*job
+	names   int
+	faulty  bool
+	nonce   uint32
+	// heal are what ends passing faults, by when.
+	heal []remedy
+	// wild lets clocks be wrong by more than a moment.
+	wild      bool
+	acted     int
+	collected time.Time
+}
+
+type remedy struct {
+	at time.Time
+	do func()
+}
+
+func newChaos(w *world, seed uint64, without []string) *chaos {
+	c := &chaos{w: w, rng: rand.New(rand.NewPCG(seed, 17)), without: without}
+	if c.chance(25) {
+		w.plan = planner.Config{MaxOpen: 100}
+	}
+	c.wild = c.chance(30)
+	for i, a := range acts {
+		for range a.weight {
+			c.deck = append(c.deck, i)
+		}
+	}
+	return c
+}
+
+func (c *chaos) chance(percent int) bool { return c.rng.IntN(100) < percent }
+
+func (c *chaos) span(from, to time.Duration) time.Duration {
+	return from + time.Duration(c.rng.Int64N(int64(to-from)+1))
+}
+
+func pick[T any](c *chaos, from ...T) T { return from[c.rng.IntN(len(from))] }
+
+// run does something random now and then, for length, then lets everything heal
+// and checks.
+func (c *chaos) run(length time.Duration) {
+	for range 3 {
+		c.startControl()
+	}
+	for range 3 {
+		c.startWorker()
+	}
+	for range *jobsFlag {
+		c.createJob()
+	}
+	calm := pick(c, 4*time.Second, 15*time.Second, 40*time.Second)
+	for end := time.Now().Add(length); time.Now().Before(end); {
+		c.w.pass(c.span(time.Millisecond, calm))
+		c.remedies(time.Now())
+		c.act()
+		c.collect()
+	}
+	c.settle()
+	c.w.verify(true)
+}
+
+// summary is what a run was like; the digest tells runs apart.
+func (c *chaos) summary() string {
+	return fmt.Sprintf("%d acts, %d events, %d pieces of work, digest %016x",
+		c.acted, len(c.w.audit.all()), len(c.w.history.all()), c.w.digest())
+}
+
+// collect collects garbage where the process does not by itself: see package
+// exact. All other goroutines stand still.
+func (c *chaos) collect() {
+	if os.Getenv("GOGC") == "off" && time.Since(c.collected) > 10*time.Minute {
+		c.collected = time.Now()
+		c.w.pass(0)
+		runtime.GC()
+		debug.FreeOSMemory()
+	}
+}
+
+func (c *chaos) remedies(now time.Time) {
+	c.heal = slices.DeleteFunc(c.heal, func(r remedy) bool {
+		if r.at.After(now) {
+			return false
+		}
+		r.do()
+		return true
+	})
+}
+
+func (c *chaos) later(d time.Duration, do func()) {
+	c.heal = append(c.heal, remedy{time.Now().Add(d), do})
+}
+
+// settle heals all faults and waits until a sweep must have found what is left.
+func (c *chaos) settle() {
+	c.remedies(time.Now().Add(24 * time.Hour))
+	c.setFaults(false)
+	c.w.net.setLatency(0)
+	for _, h := range c.w.hosts {
+		h.set(0)
+	}
+	for len(c.w.controls) < 2 {
+		c.startControl()
+	}
+	for len(c.w.workers) < 3 {
+		c.startWorker()
+	}
+	c.w.pass(150 * time.Second)
+}
+
+// act does one random thing.
+func (c *chaos) act() {
+	a := acts[c.deck[c.rng.IntN(len(c.deck))]]
+	if slices.Contains(c.without, a.kind) {
+		return
+	}
+	c.acted++
+	a.do(c)
+}
+
+func (c *chaos) createJob() {
+	c.names++
+	j := newJob(fmt.Sprint("j", c.names))
+	c.respec(j)
+	c.jobs = append(c.jobs, j)
+	c.employ(j)
+	c.w.put(j)
+}
+
+// employ says what the runs of a job do.
+func (c *chaos) employ(j *job) {
+	takes := pick(c, 0, 100*time.Millisecond, 3*time.Second, 20*time.Second, 45*time.Second, 3*time.Minute)
+	switch c.rng.IntN(10) {
+	case 0:
+		c.w.history.crashes(j, takes, func() { panic("the work panics") })
+	case 1:
+		c.w.history.crashes(j, takes, runtime.Goexit)
+	case 2, 3:
+		c.w.history.does(j, takes, state.StateFailed)
+	default:
+		c.w.history.does(j, takes, state.StateSucceeded)
+	}
+}
+
+// schedules are drawn from with equal chances: mostly slow ones, so that hours
+// pass quickly.
+var schedules = []string{
+	"* * * * * *", "*/3 * * * * *", "@every 7s", "*/20 * * * * *", "*/20 * * * * *", "@every 45s", "* * * * *",
+	"* * * * *", "* * * * *", "*/2 * * * *", "*/5 * * * *", "@every 11m", "@every 1h",
+}
+
+func (c *chaos) respec(j *job) {
+	j.with(func(s *state.JobSpec) {
+		s.Schedules = []string{pick(c, schedules...)}
+		if c.chance(10) {
+			s.Schedules = append(s.Schedules, "@every 11s")
+		}
+		s.Overlap = pick(c, state.OverlapSkip, state.OverlapAllow)
+		s.CatchUp = pick(c, state.CatchUpLatest, state.CatchUpLatest, state.CatchUpNone)
+		s.Guarantee = pick(c, state.AtLeastOnce, state.AtMostOnce)
+		s.StartDeadline = pick(c, 0, 5*time.Second, 30*time.Second)
+		s.Selector = pick(c, nil, nil, nil, map[string]string{"zone": "a"}, map[string]string{"zone": "z"})
+		s.Timeout = pick(c, 0, 0, time.Minute)
+	})
+}
+
+func (c *chaos) anyJob() *job {
+	if len(c.jobs) == 0 {
+		c.createJob()
+	}
+	return pick(c, c.jobs...)
+}

@@ -18,12 +18,21 @@ import (
 // back, or another process took its name. Its node owns nothing any more.
 var ErrNotRegistered = errors.New("registration is gone")
 
+// ErrNameTaken: a process that started later is registered under the node's name.
+var ErrNameTaken = errors.New("name is taken")
+
 // Register makes the lease-bound key of a node. What is there under the name,
-// of an earlier process or of one that is still alive, is taken over: its key
-// is deleted, then one with a new CreateRevision is made, so nobody can mistake
+// of this process or of one that started earlier, is taken over: its key is
+// deleted, then one with a new CreateRevision is made, so nobody can mistake
 // one registration for the other. The earlier process finds itself
 // ErrNotRegistered. The registration ends TTL after its last KeepAliveNode; the
 // store may grant a longer TTL than was asked for.
+//
+// The registration of a process that started later stands, and is answered with
+// ErrNameTaken: of two live processes of one name the newer has it for good, in
+// place of each taking it from the other. Clocks only settle who steps back, so
+// they may be wrong: a name is never had by two, and one whose process is dead
+// becomes free when its lease ends.
 func (s *Store) Register(ctx context.Context, n state.Node, ttl time.Duration) (state.Registration, error) {
 	reg, err := s.register(ctx, &n, ttl)
 	if err != nil {
@@ -46,7 +55,7 @@ func (s *Store) register(ctx context.Context, n *state.Node, ttl time.Duration) 
 		return state.Registration{}, err
 	}
 	reg.Owner.Node = n.Name
-	if reg.Owner.Revision, err = s.takeName(ctx, n.Name, value, kv.LeaseID(reg.Lease)); err != nil {
+	if reg.Owner.Revision, err = s.takeName(ctx, n, value, kv.LeaseID(reg.Lease)); err != nil {
 		s.revokeLeft(ctx, reg)
 		return state.Registration{}, err
 	}
@@ -54,8 +63,8 @@ func (s *Store) register(ctx context.Context, n *state.Node, ttl time.Duration) 
 }
 
 // takeName makes the node's key, and first deletes the one that is there.
-func (s *Store) takeName(ctx context.Context, name string, value []byte, lease kv.LeaseID) (int64, error) {
-	key := s.keys.node(name)
+func (s *Store) takeName(ctx context.Context, n *state.Node, value []byte, lease kv.LeaseID) (int64, error) {
+	key := s.keys.node(n.Name)
 	for range maxTries {
 		res, _, err := s.send(ctx, kv.Txn{
 			If:   []kv.Compare{absent(key)},
@@ -76,7 +85,11 @@ func (s *Store) takeName(ctx context.Context, name string, value []byte, lease k
 			return there.CreateRevision, nil // an earlier try of this was carried out
 		}
 		was, err := s.DecodeNode(there)
-		s.log.Warn("node takes its name over from an earlier process", "node", name,
+		if err == nil && codec.Micros(was.Started) > codec.Micros(n.Started) {
+			return 0, fmt.Errorf("%w by another process, at %q, that started later, at %s; each node needs a name of its own",
+				ErrNameTaken, was.Address, was.Started.Format(time.RFC3339))
+		}
+		s.log.Warn("node takes its name over from an earlier process", "node", n.Name,
 			"earlier_address", was.Address, "earlier_started", was.Started, "earlier_revision", was.Revision, "err", err)
 		if _, _, err := s.send(ctx, kv.Txn{
 			If:   []kv.Compare{{Key: key, Target: kv.TargetCreateRevision, Int: there.CreateRevision}},

@@ -101,3 +101,24 @@ func TestRegistrationAfterUnknownOutcome(t *testing.T) {
 		}
 	})
 }
+
+func TestTwoProcessesOfOneName(t *testing.T) {
+	s, _ := openMemory(t)
+	ctx := t.Context()
+	older := state.Node{Name: "n", Address: "a:1", Started: noon}
+	newer := state.Node{Name: "n", Address: "b:1", Started: noon.Add(time.Second)}
+	first, err := s.Register(ctx, older, time.Minute)
+	require.NoError(t, err)
+	second, err := s.Register(ctx, newer, time.Minute)
+	require.NoError(t, err, "it may be the same node after a restart")
+	_, err = s.KeepAliveNode(ctx, first)
+	require.ErrorIs(t, err, ErrNotRegistered)
+	_, err = s.Register(ctx, older, time.Minute)
+	require.ErrorIs(t, err, ErrNameTaken)
+	require.ErrorContains(t, err, "b:1")
+	_, err = s.KeepAliveNode(ctx, second)
+	require.NoError(t, err, "it is left alone")
+	_, err = s.Register(ctx, newer, time.Minute)
+	require.NoError(t, err, "a process may register again")
+	require.NoError(t, s.Deregister(ctx, second))
+}

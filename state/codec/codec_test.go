@@ -213,6 +213,9 @@ func TestLiveRecords(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := lives.Draw(t, "live")
 		same(t, l, LiveFromProto(sent(t, LiveToProto(&l))))
+		var written statev1.Live
+		require.NoError(t, proto.Unmarshal(MarshalLive(&l), &written))
+		require.True(t, proto.Equal(LiveToProto(&l), &written))
 	})
 }
 
@@ -225,7 +228,19 @@ func TestRecords(t *testing.T) {
 			Tail: blobs.Draw(t, "tail"), OutputBytes: numbers.Draw(t, "bytes"),
 		}
 		same(t, r, RecordFromProto(sent(t, RecordToProto(&r))))
+		var written statev1.Record
+		require.NoError(t, proto.Unmarshal(MarshalRecord(&r), &written))
+		require.True(t, proto.Equal(RecordToProto(&r), &written))
 	})
+}
+
+// What a program printed need not be UTF-8. It must not make a verdict
+// unreadable, or keep it from being written.
+func TestRecordsTakeAnyText(t *testing.T) {
+	r := state.Record{State: state.StateFailed, Attempts: []state.Attempt{{Number: 1, State: state.StateFailed, Error: "no\xff\xfe file"}}}
+	var written statev1.Record
+	require.NoError(t, proto.Unmarshal(MarshalRecord(&r), &written))
+	require.Equal(t, "no\uFFFD file", written.GetAttempts()[0].GetError())
 }
 
 func TestClaims(t *testing.T) {

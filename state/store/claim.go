@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
 	"github.com/leaderd/leaderd/state/kv"
@@ -59,10 +57,7 @@ func (s *Store) claim(ctx context.Context, c *state.Claim) (state.ClaimResult, e
 			last = holder{} // never on a guess beside a record of this run
 		}
 	}
-	value, err := proto.Marshal(codec.LiveToProto(&live))
-	if err != nil {
-		return state.ClaimResult{}, err
-	}
+	value := codec.MarshalLive(&live)
 	for range maxTries {
 		closed, err := s.closedNow(ctx)
 		if err != nil {

@@ -112,10 +112,7 @@ func (s *Store) decide(ctx context.Context, term state.Term, rec *state.Record, 
 	if err := state.CheckTransition(from, rec.State); err != nil {
 		return false, err
 	}
-	value, err := proto.Marshal(codec.RecordToProto(rec))
-	if err != nil {
-		return false, err
-	}
+	value := codec.MarshalRecord(rec)
 	var gateMod int64
 	if last := s.holders.get(rec.Job); exclusive && last.run != rec.Run {
 		gateMod = last.token
@@ -199,10 +196,7 @@ func (s *Store) decideRange(ctx context.Context, term state.Term, rec *state.Rec
 	if closed == 0 { // which would compare as "is not there"
 		return false, nil
 	}
-	value, err := proto.Marshal(codec.RecordToProto(rec))
-	if err != nil {
-		return false, err
-	}
+	value := codec.MarshalRecord(rec)
 	var (
 		first, last = s.keys.historyRun(rec.Job, state.SlotRunID(rec.Due)), s.keys.historyRun(rec.Job, state.SlotRunID(rec.Until)) + "\x00"
 		firstLive   = s.keys.shardsOf(rec.Job, state.SlotRunID(rec.Due))

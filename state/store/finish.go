@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
 	"github.com/leaderd/leaderd/state/kv"
@@ -43,13 +41,12 @@ func (s *Store) finish(ctx context.Context, f *state.Finish) (state.TokenStatus,
 	live.Attempts = attemptsWith(live.Attempts, &f.Attempt)
 	to := f.Attempt.State
 	var r *request
-	var err error
 	if !f.Retry.IsZero() {
 		to = state.StateWaiting
 		live.State, live.Owner, live.NextTry = to, state.Owner{}, f.Retry
-		r, err = s.waitRequest(&live)
+		r = s.waitRequest(&live)
 	} else {
-		r, err = s.verdictRequest(&live, &state.Record{
+		r = s.verdictRequest(&live, &state.Record{
 			Generation:  live.Generation,
 			State:       to,
 			Reason:      f.Reason,
@@ -60,9 +57,6 @@ func (s *Store) finish(ctx context.Context, f *state.Finish) (state.TokenStatus,
 			Tail:        f.Tail,
 			OutputBytes: f.OutputBytes,
 		})
-	}
-	if err != nil {
-		return 0, err
 	}
 	res, err := s.batch.do(ctx, r)
 	if err != nil {
@@ -131,11 +125,8 @@ func (s *Store) noteEnd(l *state.Live, to state.RunState) {
 
 // verdictRequest ends a live record whose token is l.Token with the verdict of its
 // owner. The gate's record stays, dead; others are deleted.
-func (s *Store) verdictRequest(l *state.Live, rec *state.Record) (*request, error) {
-	value, err := proto.Marshal(codec.RecordToProto(rec))
-	if err != nil {
-		return nil, err
-	}
+func (s *Store) verdictRequest(l *state.Live, rec *state.Record) *request {
+	value := codec.MarshalRecord(rec)
 	r, k := s.tokenRequest(l)
 	r.txn.Then = append(r.txn.Then, kv.Put(k.history, value, 0))
 	r.writes = append(r.writes, s.batch.hash(k.history))
@@ -143,39 +134,33 @@ func (s *Store) verdictRequest(l *state.Live, rec *state.Record) (*request, erro
 		r.txn.Then = append(r.txn.Then, kv.Delete(k.live))
 		r.writes = append(r.writes, s.batch.hash(k.live))
 	}
-	return r, nil
+	return r
 }
 
 // foreignRequest is verdictRequest for whoever else ends a run. It deletes the
 // record at the gate too, so that an end by the owner that comes late is fenced:
 // its token alone tells that its run has no verdict.
-func (s *Store) foreignRequest(l *state.Live, rec *state.Record) (*request, error) {
-	r, err := s.verdictRequest(l, rec)
-	if err != nil {
-		return nil, err
-	}
+func (s *Store) foreignRequest(l *state.Live, rec *state.Record) *request {
+	r := s.verdictRequest(l, rec)
 	k := s.keys.names(l)
 	if l.Exclusive {
 		r.txn.Then = append(r.txn.Then, kv.Delete(k.live))
 		r.writes = append(r.writes, s.batch.hash(k.live), s.batch.hash(k.active)) // as claims do
 	}
-	return r, nil
+	return r
 }
 
 // waitRequest puts a live record whose token is l.Token into the state of l,
 // which nobody owns.
-func (s *Store) waitRequest(l *state.Live) (*request, error) {
-	value, err := proto.Marshal(codec.LiveToProto(l))
-	if err != nil {
-		return nil, err
-	}
+func (s *Store) waitRequest(l *state.Live) *request {
+	value := codec.MarshalLive(l)
 	r, k := s.tokenRequest(l)
 	r.txn.Then = append(r.txn.Then, kv.Put(k.live, value, 0))
 	r.writes = append(r.writes, s.batch.hash(k.live))
 	if l.Exclusive {
 		r.writes = append(r.writes, s.batch.hash(k.active)) // as claims do
 	}
-	return r, nil
+	return r
 }
 
 // tokenRequest is a request that changes a live run only while its token

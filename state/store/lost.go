@@ -35,18 +35,14 @@ func (s *Store) markLost(ctx context.Context, term state.Term, l *state.Live, no
 		State: state.StateLost, Error: "the executor's registration ended",
 	})
 	var r *request
-	var err error
 	if l.AtMostOnce {
 		next.State = state.StateLost
-		r, err = s.foreignRequest(&next, &state.Record{
+		r = s.foreignRequest(&next, &state.Record{
 			Generation: l.Generation, State: state.StateLost, Due: l.Due, Recorded: now, Shards: l.Shards, Attempts: next.Attempts,
 		})
 	} else {
 		next.State, next.Owner, next.NextTry = state.StateWaiting, state.Owner{}, now
-		r, err = s.waitRequest(&next)
-	}
-	if err != nil {
-		return state.Live{}, false, err
+		r = s.waitRequest(&next)
 	}
 	r.txn.If = append(r.txn.If, kv.Compare{
 		Key: s.keys.node(l.Owner.Node), Target: kv.TargetCreateRevision, Relation: kv.NotEqual, Int: l.Owner.Revision,
@@ -98,10 +94,7 @@ func (s *Store) giveUp(ctx context.Context, term state.Term, l *state.Live, rec 
 	if l.Token == 0 { // which would compare as "is not there"
 		return false, nil
 	}
-	r, err := s.foreignRequest(l, rec)
-	if err != nil {
-		return false, err
-	}
+	r := s.foreignRequest(l, rec)
 	value := r.txn.Then[0].Value
 	r.txn.Else = s.tokenReads(l)
 	res, err := s.lead(ctx, term, r)

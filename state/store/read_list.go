@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/kv"
@@ -15,8 +16,16 @@ import (
 type ListRuns struct {
 	// Namespace and Job say whose runs; either may be empty, which means all.
 	Namespace, Job string
-	// AfterJob and AfterRun are the last run of the page before; zero values
-	// ask for the first page.
+	// NewestFirst orders runs by their ids over all jobs, the newest first. Each
+	// page then looks at every job.
+	NewestFirst bool
+	// Since leaves out runs whose time is before; a verdict on a range counts as
+	// its first slot. Zero leaves out none.
+	Since time.Time
+	// Match, if set, leaves out the runs that it says no to.
+	Match func(*RunEntry) bool
+	// AfterJob and AfterRun are Last of the page before; zero values ask for the
+	// first page.
 	AfterJob state.JobID
 	AfterRun state.RunID
 	// Limit is the most runs to answer, at least 1.
@@ -26,8 +35,32 @@ type ListRuns struct {
 // RunPage answers a ListRuns.
 type RunPage struct {
 	Runs []RunEntry
-	// More tells that there may be runs behind the last one.
+	// More tells that there may be runs behind the last one. With Match that may
+	// be so even of a page without runs: one looks at some thousands of them.
 	More bool
+	// LastJob and LastRun are where the page ends: the last run that was looked at.
+	LastJob state.JobID
+	LastRun state.RunID
+
+	looked int
+}
+
+// maxLooked is how many runs one page with Match looks at.
+const maxLooked = 4000
+
+// take adds a run that was read to the page; false if there is no room for it.
+func (p *RunPage) take(l *ListRuns, size *int, e *RunEntry) bool {
+	if l.Match != nil && !l.Match(e) {
+		p.LastJob, p.LastRun = e.Job, e.Run
+		return true
+	}
+	if *size += e.size; len(p.Runs) > 0 && *size > MaxPageBytes {
+		p.More = true
+		return false
+	}
+	p.Runs = append(p.Runs, *e)
+	p.LastJob, p.LastRun = e.Job, e.Run
+	return true
 }
 
 // ListRuns reads a page of runs, live and past, straight from the store. Each
@@ -36,6 +69,13 @@ type RunPage struct {
 // ahead, and none is seen twice. A page's stored values are bounded by
 // MaxPageBytes too.
 func (s *Store) ListRuns(ctx context.Context, l ListRuns) (RunPage, error) {
+	if l.NewestFirst && (l.Namespace == "" || l.Job == "") {
+		page, err := s.listNewest(ctx, &l)
+		if err != nil {
+			return RunPage{}, fmt.Errorf("list runs: %w", err)
+		}
+		return page, nil
+	}
 	var page RunPage
 	size := 0
 	from := ""
@@ -43,7 +83,7 @@ func (s *Store) ListRuns(ctx context.Context, l ListRuns) (RunPage, error) {
 		from = escape(l.Namespace) + "/"
 	}
 	if l.AfterRun != "" {
-		full, err := s.appendRuns(ctx, &page, &size, l.AfterJob, l.AfterRun, l.Limit)
+		full, err := s.appendRuns(ctx, &page, &size, &l, l.AfterJob, l.AfterRun)
 		if err != nil {
 			return RunPage{}, fmt.Errorf("list runs: %w", err)
 		}
@@ -64,7 +104,7 @@ func (s *Store) ListRuns(ctx context.Context, l ListRuns) (RunPage, error) {
 			page.More = true
 			return page, nil
 		}
-		full, err := s.appendRuns(ctx, &page, &size, id, "", l.Limit)
+		full, err := s.appendRuns(ctx, &page, &size, &l, id, "")
 		if err != nil {
 			return RunPage{}, fmt.Errorf("list runs: %w", err)
 		}
@@ -140,36 +180,51 @@ func (s *Store) firstKey(ctx context.Context, namespace, from string) (string, e
 
 // appendRuns adds a job's newest runs before the given one (empty: all) to the
 // page, and tells whether that is full.
-func (s *Store) appendRuns(ctx context.Context, page *RunPage, size *int, id state.JobID, before state.RunID, limit int) (full bool, err error) {
+func (s *Store) appendRuns(ctx context.Context, page *RunPage, size *int, l *ListRuns, id state.JobID, before state.RunID) (full bool, err error) {
 	for {
-		room := limit - len(page.Runs)
+		room := l.Limit - len(page.Runs)
 		runs, err := s.runsBefore(ctx, id, before, room+1)
 		if err != nil {
 			return false, err
 		}
 		more := len(runs) > room
 		runs = runs[:min(room, len(runs))]
+		if n := sinceIn(runs, l.Since); n < len(runs) {
+			runs, more = runs[:n], false
+		}
 		for part := range slices.Chunk(runs, runsPerTxn) {
 			entries, err := s.readRuns(ctx, id, part)
 			if err != nil {
 				return false, err
 			}
-			for _, e := range entries {
-				if *size += e.size; len(page.Runs) > 0 && *size > MaxPageBytes {
-					page.More = true
+			for i := range entries {
+				if !page.take(l, size, &entries[i]) {
 					return true, nil
 				}
-				page.Runs = append(page.Runs, e)
 			}
 		}
 		if !more {
 			return false, nil
 		}
-		if len(page.Runs) == limit {
+		page.looked += len(runs)
+		if len(page.Runs) == l.Limit || l.Match != nil && page.looked >= maxLooked {
 			page.More = true
 			return true, nil
 		}
-		// Some were gone when they were read.
+		// Some were gone when they were read, or are not asked for.
 		before = runs[len(runs)-1]
 	}
+}
+
+// sinceIn is how many of the runs, the newest first, are not before since.
+func sinceIn(runs []state.RunID, since time.Time) int {
+	if since.IsZero() {
+		return len(runs)
+	}
+	first := state.SlotRunID(since)
+	n := slices.IndexFunc(runs, func(r state.RunID) bool { return r < first })
+	if n < 0 {
+		return len(runs)
+	}
+	return n
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
 	"github.com/leaderd/leaderd/state/kv"
@@ -206,7 +204,7 @@ func (s *Store) skipOverlap(ctx context.Context, t *claimTry, v *refusal) (statu
 			Key: otherKey, End: end(otherKey), Target: kv.TargetCreateRevision, Relation: kv.Greater,
 		})
 	}
-	value, err := proto.Marshal(codec.RecordToProto(&state.Record{
+	value := codec.MarshalRecord(&state.Record{
 		Generation: live.Generation,
 		State:      state.StateSkipped,
 		Reason:     state.ReasonOverlap,
@@ -214,10 +212,7 @@ func (s *Store) skipOverlap(ctx context.Context, t *claimTry, v *refusal) (statu
 		Due:        live.Due,
 		Recorded:   live.Claimed,
 		Shards:     live.Shards,
-	}))
-	if err != nil {
-		return 0, false, err
-	}
+	})
 	r.txn.Then = []kv.Op{kv.Put(historyKey, value, 0)}
 	r.writes = append(r.writes, s.batch.hash(historyKey))
 	if c.Pending != 0 {

@@ -15,12 +15,13 @@ import (
 const (
 	// verifyPage is how many versions or runs are asked for at a time.
 	verifyPage = 200
-	// deleteSlack is how long after its deletion the leader may still have found
-	// slots of a job due: it heard of it then.
-	deleteSlack = 10 * time.Second
+	// deleteSlack is how far apart the clocks of the node that served a deletion and
+	// of the leader may be: slots are due until the leader's clock when it hears of
+	// it, which is stored nowhere.
+	deleteSlack = 2 * time.Second
 	// settleTime is how long after a change slots may have no verdict yet although
 	// the watermark is past them: the leader works them up.
-	settleTime = time.Minute
+	settleTime = 10 * time.Second
 	// defaultDeadline is the default of a job's start deadline.
 	defaultDeadline = 10 * time.Minute
 )

@@ -63,8 +63,10 @@ type verifyViolation struct {
 }
 
 type verifyUnchecked struct {
-	Invariant int    `json:"invariant"`
-	Why       string `json:"why"`
+	Invariant int `json:"invariant"`
+	// Whole is set where nothing of the invariant was checked.
+	Whole bool   `json:"whole"`
+	Why   string `json:"why"`
 }
 
 func (v *verifier) print(w io.Writer) error {
@@ -80,7 +82,7 @@ func (v *verifier) print(w io.Writer) error {
 		res.Violations = append(res.Violations, verifyViolation{x.Invariant, string(x.Rule), x.Job, x.Run, x.Text})
 	}
 	for _, u := range v.unchecked {
-		res.NotChecked = append(res.NotChecked, verifyUnchecked{u.Invariant, u.Why})
+		res.NotChecked = append(res.NotChecked, verifyUnchecked{u.Invariant, u.Whole, u.Why})
 	}
 	content, err := json.MarshalIndent(res, "", "  ")
 	if err != nil {
@@ -139,13 +141,22 @@ func (v *verifier) printTable(w io.Writer) error {
 		}
 	}
 	if len(v.unchecked) > 0 {
-		text.WriteString("\nnot checked, since a live cluster does not tell:\n")
-		for _, u := range v.unchecked {
-			fmt.Fprintf(&text, "  invariant %d: %s\n", u.Invariant, u.Why)
-		}
+		fmt.Fprintf(&text, "\nnot checked, since it takes logs that a live cluster does not have: invariants %s, and parts of %s\n",
+			v.uncheckedText(true), v.uncheckedText(false))
 	}
 	_, err := io.WriteString(w, text.String())
 	return err
+}
+
+// uncheckedText are the invariants of which nothing, or a part, was not checked.
+func (v *verifier) uncheckedText(whole bool) string {
+	var out []string
+	for _, u := range v.unchecked {
+		if n := strconv.Itoa(u.Invariant); u.Whole == whole && !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // verdictText has the most frequent first.

@@ -175,7 +175,7 @@ func TestVerifyGood(t *testing.T) {
 	require.Contains(t, out, "due slots:   12\n")
 	require.Contains(t, out, "verdicts:    10 succeeded, 2 missed:outage\n")
 	require.Contains(t, out, "late:        p50 1ms, p99 1ms, max 1ms (10 starts)\n")
-	require.Contains(t, out, "  invariant 9: no log of losses and of work\n")
+	require.Contains(t, out, "have: invariants 5, 7, 8, 9, 10, and parts of 1, 2, 3, 4, 6\n")
 	require.NotContains(t, out, "notes:")
 
 	var res verifyResult
@@ -201,8 +201,8 @@ func TestVerifyFinds(t *testing.T) {
 		want  string
 		spoil func(p *past)
 	}{
-		"slot without a verdict": {"2 unaccounted default/report 20261130T020800Z", func(p *past) { p.drop(8) }},
-		"slot with two verdicts": {"2 doubled default/report 20261130T020400Z", func(p *past) { p.addBehind(5, 4, 41) }},
+		"slot without a verdict":     {"2 unaccounted default/report 20261130T020800Z", func(p *past) { p.drop(8) }},
+		"slot with two verdicts":     {"2 doubled default/report 20261130T020400Z", func(p *past) { p.addBehind(5, 4, 41) }},
 		"run while paused":           {"2 undue default/report 20261130T020600Z", func(p *past) { p.addBehind(7, 6, 63) }},
 		"claim after the pause":      {"3 unfenced default/report 20261130T020500Z", func(p *past) { p.of(5).Attempts[0].Token, p.of(5).Revision = 56, 57 }},
 		"claim for an older version": {"3 unfenced default/report 20261130T020800Z", func(p *past) { p.of(8).JobGeneration = 1 }},

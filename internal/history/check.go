@@ -13,7 +13,7 @@ func Check(f *Facts) Report {
 	c := &checker{f: f, jobs: map[string]*job{}, owners: map[Owner]*Registration{}}
 	for i := range needs {
 		if n := &needs[i]; f.Sources&n.sources != n.sources {
-			c.unchecked(n.invariant, "", "%s", n.why)
+			c.report.Unchecked = append(c.report.Unchecked, Unchecked{Invariant: n.invariant, Why: n.why, Whole: n.whole})
 		}
 	}
 	c.index()
@@ -54,7 +54,7 @@ func (c *checker) fail(rule Rule, job, run, format string, args ...any) {
 }
 
 func (c *checker) unchecked(invariant int, job, format string, args ...any) {
-	c.report.Unchecked = append(c.report.Unchecked, Unchecked{invariant, job, fmt.Sprintf(format, args...)})
+	c.report.Unchecked = append(c.report.Unchecked, Unchecked{Invariant: invariant, Job: job, Why: fmt.Sprintf(format, args...)})
 }
 
 func (c *checker) has(s Sources) bool { return c.f.Sources&s == s }

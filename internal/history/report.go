@@ -102,6 +102,8 @@ type Unchecked struct {
 	// Job is empty where it is true of all.
 	Job string
 	Why string
+	// Whole is set where nothing of the invariant could be checked.
+	Whole bool
 }
 
 // Report answers Check.
@@ -123,18 +125,19 @@ var needs = []struct {
 	invariant int
 	sources   Sources
 	why       string
+	whole     bool
 }{
-	{1, WorkLog, "whether work itself started once, and only by a claim: no work log"},
-	{2, MarkLog, "whether the watermark ever passed an undecided slot: no log of watermarks"},
-	{3, WorkLog, "whether work itself began after its slot: no work log"},
-	{4, WorkLog | WorkEnds, "whether work itself ran side by side: no work log with ends"},
-	{5, CheckpointLog, "no log of checkpoints"},
-	{6, EndLog, "whether an end that its owner saw acknowledged was lost: no log of acknowledgements"},
-	{6, VerdictLog, "whether a verdict was ever overwritten: no log of verdicts"},
-	{7, RegistrationLog | WorkLog | WorkEnds, "no log of registrations and of work's ends"},
-	{8, IncidentLog, "no log of processes' ends"},
-	{9, LossLog | WorkLog, "no log of losses and of work"},
-	{10, WaitLog, "no log of what was asked meanwhile"},
+	{1, WorkLog, "whether work itself started once, and only by a claim: no work log", false},
+	{2, MarkLog, "whether the watermark ever passed an undecided slot: no log of watermarks", false},
+	{3, WorkLog, "whether work itself began after its slot: no work log", false},
+	{4, WorkLog | WorkEnds, "whether work itself ran side by side: no work log with ends", false},
+	{5, CheckpointLog, "no log of checkpoints", true},
+	{6, EndLog, "whether an end that its owner saw acknowledged was lost: no log of acknowledgements", false},
+	{6, VerdictLog, "whether a verdict was ever overwritten: no log of verdicts", false},
+	{7, RegistrationLog | WorkLog | WorkEnds, "no log of registrations and of work's ends", true},
+	{8, IncidentLog, "no log of processes' ends", true},
+	{9, LossLog | WorkLog, "no log of losses and of work", true},
+	{10, WaitLog, "no log of what was asked meanwhile", true},
 }
 
 func (r *Report) sort() {

@@ -115,11 +115,12 @@ func (c *checker) records(j *job) {
 		if !ok || j.unjudged || j.partial() && !slot.After(j.since.Add(c.stale())) {
 			continue // or it may be of a version that is not known
 		}
-		if r.Count > 1 {
+		switch {
+		case r.Count > 1:
 			c.window(j, r)
-		} else if !r.Due.IsZero() && !r.Due.Equal(slot) {
-			c.fail(Undue, j.name, r.ID, "says that it was due at %s", r.Due.Format(slotLayout))
-		} else {
+		case !r.Due.IsZero() && !r.Due.Equal(slot):
+			c.fail(Undue, j.name, r.ID, "says that it was due at %s", r.Due.Format(timeLayout))
+		default:
 			c.slotRun(j, r, slot)
 		}
 	}

@@ -2,8 +2,12 @@ package api
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 	"github.com/leaderd/leaderd/state"
@@ -38,7 +42,11 @@ func (s *runService) ListRuns(ctx context.Context, req *leaderdv1.ListRunsReques
 	var v state.Violations
 	l := store.ListRuns{Limit: pageSize(&v, req.GetPageSize())}
 	l.Namespace, l.Job = parseJobParent(&v, req.GetParent())
-	scope := "runs of " + req.GetParent()
+	l.NewestFirst = req.GetOrder() == leaderdv1.ListRunsRequest_ORDER_NEWEST
+	checkEnum(&v, "order", req.GetOrder(), leaderdv1.ListRunsRequest_Order_name)
+	l.Since = sinceOf(&v, req.GetSinceTime())
+	l.Match = matchOf(&v, req)
+	scope := scopeOf(req)
 	if parts := parsePageToken(&v, scope, req.GetPageToken(), 3); parts != nil {
 		l.AfterJob = state.JobID{Namespace: parts[0], Name: parts[1]}
 		l.AfterRun = state.RunID(parts[2])
@@ -58,11 +66,64 @@ func (s *runService) ListRuns(ctx context.Context, req *leaderdv1.ListRunsReques
 	for i := range page.Runs {
 		res.Runs = append(res.Runs, runOf(&page.Runs[i]))
 	}
-	if page.More && len(page.Runs) > 0 {
-		last := &page.Runs[len(page.Runs)-1]
-		res.NextPageToken = pageToken(scope, last.Job.Namespace, last.Job.Name, string(last.Run))
+	if page.More && page.LastRun != "" {
+		res.NextPageToken = pageToken(scope, page.LastJob.Namespace, page.LastJob.Name, string(page.LastRun))
 	}
 	return res, nil
+}
+
+// scopeOf is what a token of the request's answer belongs to: all but the size.
+func scopeOf(req *leaderdv1.ListRunsRequest) string {
+	scope := "runs of " + req.GetParent()
+	if req.GetOrder() == leaderdv1.ListRunsRequest_ORDER_NEWEST {
+		scope += ", newest first"
+	}
+	if len(req.GetStates()) > 0 {
+		states := slices.Clone(req.GetStates())
+		slices.Sort(states)
+		scope += fmt.Sprint(", in ", slices.Compact(states))
+	}
+	if req.GetNode() != "" {
+		scope += ", on " + req.GetNode()
+	}
+	if req.GetSinceTime() != nil {
+		scope += ", since " + req.GetSinceTime().AsTime().Format(time.RFC3339Nano)
+	}
+	return scope
+}
+
+func sinceOf(v *state.Violations, t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	since := t.AsTime()
+	if t.CheckValid() != nil || since.Year() < 1 || since.Year() > 9998 {
+		v.Add("sinceTime", "is no time: %d s and %d ns", t.GetSeconds(), t.GetNanos())
+		return time.Time{}
+	}
+	if whole := since.Truncate(time.Second); !whole.Equal(since) {
+		return whole.Add(time.Second) // runs are due at whole seconds
+	}
+	return since
+}
+
+// matchOf tells which runs a request selects; nil for all.
+func matchOf(v *state.Violations, req *leaderdv1.ListRunsRequest) func(*store.RunEntry) bool {
+	states, node := req.GetStates(), req.GetNode()
+	for i, s := range states {
+		checkEnum(v, fmt.Sprintf("states[%d]", i), s, leaderdv1.Run_State_name)
+	}
+	if node != "" {
+		checkPart(v, "node", "node", node)
+	}
+	if len(states) == 0 && node == "" {
+		return nil
+	}
+	return func(e *store.RunEntry) bool {
+		r := runOf(e)
+		return (len(states) == 0 || slices.Contains(states, r.GetState())) &&
+			(node == "" || slices.ContainsFunc(r.GetAttempts(), func(a *leaderdv1.Attempt) bool { return a.GetNode() == node }))
+	}
 }
 
 // runOf is a stored run as it is answered. One that cannot be read says so, with

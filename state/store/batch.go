@@ -77,6 +77,11 @@ type waiter chan reply // of one
 
 func (w waiter) answer(a reply) { w <- a }
 
+// askerFunc is an asker that goes on from there.
+type askerFunc func(reply)
+
+func (f askerFunc) answer(a reply) { f(a) }
+
 // errGone: the caller of a request has gone before it was sent.
 var errGone = errors.New("the caller has gone")
 

@@ -27,6 +27,50 @@ const maxTries = 16
 // registration given up.
 func (s *Store) Claim(ctx context.Context, c state.Claim) (state.ClaimResult, error) {
 	res, err := s.claim(ctx, &c)
+	return s.claimAnswer(&c, res, err)
+}
+
+// StartClaim is Claim for callers that do not wait: done gets the answer, once,
+// from another goroutine or from within the call. It must not block.
+func (s *Store) StartClaim(ctx context.Context, c state.Claim, done func(state.ClaimResult, error)) {
+	closed, known := s.closed.get()
+	if c.Token != 0 || !known || c.ClosedRevision == 0 && !c.Live.Due.After(closed.Instant) {
+		// Something has to be read first.
+		s.batch.flushes.Go(func() { done(s.Claim(ctx, c)) })
+		return
+	}
+	a, res, err := s.beginClaim(ctx, &c)
+	if a == nil {
+		done(s.claimAnswer(&c, res, err))
+		return
+	}
+	t, res, err := s.tryClaim(ctx, a)
+	if t == nil {
+		done(s.claimAnswer(&c, res, err))
+		return
+	}
+	t.request.stop = ctx.Done()
+	t.request.asker = askerFunc(func(rep reply) {
+		if rep.err == nil && rep.res.Succeeded {
+			done(s.claimAnswer(&c, s.claimed(t, rep.res), nil))
+			return
+		}
+		s.batch.flushes.Go(func() {
+			if rep.err != nil {
+				done(s.claimAnswer(&c, state.ClaimResult{}, gaveUp(ctx, rep.err)))
+				return
+			}
+			res, again, err := s.refused(ctx, a, t)
+			if again && err == nil {
+				res, err = s.goOn(ctx, a)
+			}
+			done(s.claimAnswer(&c, res, err))
+		})
+	})
+	s.batch.submit(t.request)
+}
+
+func (s *Store) claimAnswer(c *state.Claim, res state.ClaimResult, err error) (state.ClaimResult, error) {
 	if err != nil {
 		return res, fmt.Errorf("claim %s %s: %w", c.Job, c.Live.Run, err)
 	}
@@ -35,82 +79,129 @@ func (s *Store) Claim(ctx context.Context, c state.Claim) (state.ClaimResult, er
 }
 
 func (s *Store) claim(ctx context.Context, c *state.Claim) (state.ClaimResult, error) {
-	live := c.Live
+	a, res, err := s.beginClaim(ctx, c)
+	if a == nil {
+		return res, err
+	}
+	return s.goOn(ctx, a)
+}
+
+// claiming is a claim on its way, over several tries perhaps.
+type claiming struct {
+	c     *state.Claim
+	live  state.Live // the record that it asks for
+	value []byte     // encoded
+	slot  bool
+	last  holder // what is assumed to be at the gate
+}
+
+// beginClaim answers the claim to be tried, or nil and the answer.
+func (s *Store) beginClaim(ctx context.Context, c *state.Claim) (*claiming, state.ClaimResult, error) {
+	a := &claiming{c: c, live: c.Live}
+	live := &a.live
 	live.Job, live.Exclusive, live.State, live.NextTry = c.Job, c.Exclusive, state.StateRunning, time.Time{}
-	_, slot := live.Run.Slot()
+	_, a.slot = live.Run.Slot()
 	switch {
 	// A revision of 0 would compare as "is not there".
 	case live.Owner.Revision == 0:
-		return state.ClaimResult{Status: state.ClaimDisowned}, nil
-	case c.JobRevision == 0, !slot && c.Token == 0 && c.Pending == 0:
-		return state.ClaimResult{Status: state.ClaimStale}, nil
+		return nil, state.ClaimResult{Status: state.ClaimDisowned}, nil
+	case c.JobRevision == 0, !a.slot && c.Token == 0 && c.Pending == 0:
+		return nil, state.ClaimResult{Status: state.ClaimStale}, nil
 	}
-	var last holder
 	if c.Token != 0 {
-		ok, err := s.carryOn(ctx, c, &live)
+		ok, err := s.carryOn(ctx, c, live)
 		if err != nil || !ok {
-			return state.ClaimResult{Status: state.ClaimStale}, err
+			return nil, state.ClaimResult{Status: state.ClaimStale}, err
 		}
-	} else if c.Exclusive || slot {
-		last = s.holders.get(c.Job)
-		if !c.Exclusive && last.run == live.Run {
-			last = holder{} // never on a guess beside a record of this run
+	} else if c.Exclusive || a.slot {
+		a.last = s.holders.get(c.Job)
+		if !c.Exclusive && a.last.run == live.Run {
+			a.last = holder{} // never on a guess beside a record of this run
 		}
 	}
-	value := codec.MarshalLive(&live)
+	a.value = codec.MarshalLive(live)
+	return a, state.ClaimResult{}, nil
+}
+
+// goOn tries until there is an answer.
+func (s *Store) goOn(ctx context.Context, a *claiming) (state.ClaimResult, error) {
 	for range maxTries {
-		closed, err := s.closedNow(ctx)
+		t, res, err := s.tryClaim(ctx, a)
+		if t == nil {
+			return res, err
+		}
+		got, err := s.batch.do(ctx, t.request)
 		if err != nil {
 			return state.ClaimResult{}, err
 		}
-		changed := s.changed.get()
-		// What is known of the closed part may be older than the truth, but
-		// never newer.
-		switch {
-		case c.ClosedRevision != 0 && closed.Revision > c.ClosedRevision:
-			return state.ClaimResult{Status: state.ClaimStale}, nil
-		case c.ClosedRevision != 0:
-			closed.Revision = c.ClosedRevision
-		case slot && c.Token == 0 && !live.Due.After(closed.Instant):
-			return s.claimedBefore(ctx, &live)
+		if got.Succeeded {
+			return s.claimed(t, got), nil
 		}
-		t := claimTry{
-			c: c, live: &live, slot: slot, last: last, closed: closed.Revision, changed: changed,
-			seen: s.holders.unchanged(c.Job, c.JobRevision, changed),
-		}
-		r := s.claimRequest(&t, value)
-		res, err := s.batch.do(ctx, r)
-		if err != nil {
-			return state.ClaimResult{}, err
-		}
-		if res.Succeeded {
-			live.Token = res.Revision
-			s.noteClaim(&t, r.shared)
-			return state.ClaimResult{Status: state.Claimed, Live: live}, nil
-		}
-		v, err := s.readRefusal(ctx, &t)
-		if err != nil {
-			return state.ClaimResult{}, err
-		}
-		if v.closed.Revision != closed.Revision {
-			s.closed.set(v.closed)
-		}
-		status, again := v.judge(&t)
-		if status == state.ClaimHeld && c.ApplyOverlap {
-			status, again, err = s.skipOverlap(ctx, &t, &v)
-			if err != nil {
-				return state.ClaimResult{}, err
-			}
-		}
-		if !again {
-			return state.ClaimResult{Status: status, Live: v.mine}, nil
-		}
-		if t.relies() {
-			last = v.gate
-			s.holders.set(c.Job, last)
+		res, again, err := s.refused(ctx, a, t)
+		if err != nil || !again {
+			return res, err
 		}
 	}
 	return state.ClaimResult{}, ErrContended
+}
+
+// tryClaim makes the next try, or answers nil and what is known without one.
+func (s *Store) tryClaim(ctx context.Context, a *claiming) (*claimTry, state.ClaimResult, error) {
+	c := a.c
+	closed, err := s.closedNow(ctx)
+	if err != nil {
+		return nil, state.ClaimResult{}, err
+	}
+	// What is known of the closed part may be older than the truth, but never
+	// newer.
+	switch {
+	case c.ClosedRevision != 0 && closed.Revision > c.ClosedRevision:
+		return nil, state.ClaimResult{Status: state.ClaimStale}, nil
+	case c.ClosedRevision != 0:
+		closed.Revision = c.ClosedRevision
+	case a.slot && c.Token == 0 && !a.live.Due.After(closed.Instant):
+		res, err := s.claimedBefore(ctx, &a.live)
+		return nil, res, err
+	}
+	changed := s.changed.get()
+	t := &claimTry{
+		c: c, live: &a.live, slot: a.slot, last: a.last, closed: closed.Revision, changed: changed,
+		seen: s.holders.unchanged(c.Job, c.JobRevision, changed),
+	}
+	s.claimRequest(t, a.value)
+	return t, state.ClaimResult{}, nil
+}
+
+// claimed is the answer to a try that was carried out.
+func (s *Store) claimed(t *claimTry, res kv.TxnResult) state.ClaimResult {
+	t.live.Token = res.Revision
+	s.noteClaim(t)
+	return state.ClaimResult{Status: state.Claimed, Live: *t.live}
+}
+
+// refused says why a try was refused, or that another one is worth it.
+func (s *Store) refused(ctx context.Context, a *claiming, t *claimTry) (res state.ClaimResult, again bool, err error) {
+	v, err := s.readRefusal(ctx, t)
+	if err != nil {
+		return state.ClaimResult{}, false, err
+	}
+	if v.closed.Revision != t.closed {
+		s.closed.set(v.closed)
+	}
+	status, again := v.judge(t)
+	if status == state.ClaimHeld && a.c.ApplyOverlap {
+		if status, again, err = s.skipOverlap(ctx, t, &v); err != nil {
+			return state.ClaimResult{}, false, err
+		}
+	}
+	if !again {
+		return state.ClaimResult{Status: status, Live: v.mine}, false, nil
+	}
+	if t.relies() {
+		a.last = v.gate
+		s.holders.set(a.c.Job, v.gate)
+	}
+	return state.ClaimResult{}, true, nil
 }
 
 // carryOn puts into live what a further attempt has from those before; ok is
@@ -168,116 +259,4 @@ func (s *Store) claimedBefore(ctx context.Context, live *state.Live) (state.Clai
 // look reads at one revision, by way of group commit.
 func (s *Store) look(ctx context.Context, ops ...kv.Op) (kv.TxnResult, error) {
 	return s.batch.do(ctx, &request{txn: kv.Txn{Then: ops}})
-}
-
-// claimTry is a claim with what this try assumes of the state that it will
-// meet.
-type claimTry struct {
-	c      *state.Claim
-	live   *state.Live
-	slot   bool
-	last   holder // what is at the gate
-	closed int64  // revision of the closed part of the timeline
-	// changed is the revision of the last change of any job that is known, and
-	// seen tells that the job was as planned then.
-	changed int64
-	seen    bool
-}
-
-// relies tells whether the claim compares the gate's record with last. The
-// first claim of an exclusive run writes over it, if it is dead. That of a slot
-// of another job only makes sure that it is not this slot's own, from before
-// the job's policy was changed; runs that were asked for have their pending key
-// for that.
-func (t *claimTry) relies() bool { return t.c.Token == 0 && (t.live.Exclusive || t.slot) }
-
-// claimRequest is design §2's claim as a transaction.
-func (s *Store) claimRequest(t *claimTry, value []byte) *request {
-	c, live := t.c, t.live
-	k := s.keys.names(live)
-	room := &struct {
-		request
-		guardRoom [3]kv.Compare
-		aloneRoom [3]kv.Compare
-		ifRoom    [4]kv.Compare
-		thenRoom  [2]kv.Op
-		readRoom  [4]uint64
-		writeRoom [3]uint64
-	}{}
-	r := &room.request
-	r.guards, r.alone = room.guardRoom[:0], room.aloneRoom[:0]
-	r.guard(s.registered(live.Owner), unchanged(s.closedKey, t.closed))
-	r.guards = append(r.guards, unchanged(s.changedKey, t.changed))
-	r.txn.If = append(room.ifRoom[:0], absent(k.history))
-	// The job is as planned. If it was when some job was changed last, then it is
-	// while none is changed again, which all claims of a batch compare at once.
-	if job := unchanged(k.job, c.JobRevision); t.seen {
-		r.alone = append(r.alone, job)
-	} else {
-		r.txn.If = append(r.txn.If, job)
-	}
-	r.txn.Then = append(room.thenRoom[:0], kv.Put(k.live, value, 0))
-	r.reads = append(room.readRoom[:0], s.batch.hash(k.history))
-	r.writes = append(room.writeRoom[:0], s.batch.hash(k.live))
-	// What writes the gate meets what writes the job's other live records, so
-	// that the two never have one revision. (See the compare of the former.)
-	scope := s.batch.hash(k.active)
-	if live.Exclusive {
-		r.writes = append(r.writes, scope)
-	} else {
-		r.reads = append(r.reads, scope)
-	}
-	switch {
-	case c.Token != 0:
-		r.txn.If = append(r.txn.If, unchanged(k.live, c.Token))
-	case live.Exclusive:
-		// The job's live records are the dead one that is known, and no other.
-		r.txn.If = append(r.txn.If, kv.Compare{
-			Key: k.active, End: k.activeEnd, Target: kv.TargetModRevision, Int: t.last.token,
-		})
-		if t.last.token != 0 && !t.last.over {
-			lastHistory := s.keys.historyRun(c.Job, t.last.run)
-			r.txn.If = append(r.txn.If, present(lastHistory))
-			r.reads = append(r.reads, s.batch.hash(lastHistory))
-		}
-	default:
-		r.txn.If = append(r.txn.If, absent(k.live))
-		if t.slot {
-			r.txn.If = append(r.txn.If, unchanged(k.gate, t.last.token))
-			r.reads = append(r.reads, s.batch.hash(k.gate))
-		}
-	}
-	if c.Pending != 0 {
-		pendingKey := s.keys.pendingRun(c.Job, live.Run)
-		r.txn.If = append(r.txn.If, unchanged(pendingKey, c.Pending))
-		r.txn.Then = append(r.txn.Then, kv.Delete(pendingKey))
-		r.writes = append(r.writes, s.batch.hash(pendingKey))
-	}
-	return r
-}
-
-// registered holds while the owner's registration stands.
-func (s *Store) registered(o state.Owner) kv.Compare {
-	return kv.Compare{Key: s.keys.node(o.Node), Target: kv.TargetCreateRevision, Int: o.Revision}
-}
-
-// noteClaim remembers what a claim that was carried out has shown. With guards
-// it has shown that the job was as planned when t.changed was the last change.
-func (s *Store) noteClaim(t *claimTry, guarded bool) {
-	h := holder{run: t.live.Run, token: t.live.Token}
-	if !t.live.Exclusive {
-		h = holder{}
-	}
-	if guarded || t.seen {
-		s.holders.note(t.c.Job, h, sight{job: t.c.JobRevision, changed: t.changed})
-	} else if h.token != 0 {
-		s.holders.set(t.c.Job, h)
-	}
-}
-
-// mine tells whether a stored record is the one that a claim asked for, from an
-// earlier try whose answer was lost.
-func mine(stored, asked *state.Live) bool {
-	return stored.State == state.StateRunning && stored.Run == asked.Run && stored.Shard == asked.Shard &&
-		stored.Attempt == asked.Attempt && stored.Owner == asked.Owner
 }

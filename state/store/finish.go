@@ -22,7 +22,38 @@ var ErrStartedOnce = errors.New("the run starts at most once")
 // that no running attempt can end in. After kv.ErrUnknown it must be asked
 // again.
 func (s *Store) Finish(ctx context.Context, f state.Finish) (state.TokenStatus, error) {
-	status, err := s.finish(ctx, &f)
+	e, status, err := s.beginFinish(&f)
+	if e != nil {
+		res, failed := s.batch.do(ctx, e.request)
+		status, err = s.finished(ctx, e, res, failed)
+	}
+	return s.finishAnswer(&f, status, err)
+}
+
+// StartFinish is Finish for callers that do not wait: done gets the answer, once,
+// from another goroutine or from within the call. It must not block.
+func (s *Store) StartFinish(ctx context.Context, f state.Finish, done func(state.TokenStatus, error)) {
+	e, status, err := s.beginFinish(&f)
+	if e == nil {
+		done(s.finishAnswer(&f, status, err))
+		return
+	}
+	answer := func(rep reply) {
+		status, err := s.finished(ctx, e, rep.res, gaveUp(ctx, rep.err))
+		done(s.finishAnswer(&f, status, err))
+	}
+	e.request.stop = ctx.Done()
+	e.request.asker = askerFunc(func(rep reply) {
+		if rep.err == nil && !rep.res.Succeeded {
+			s.batch.flushes.Go(func() { answer(rep) }) // it reads why
+			return
+		}
+		answer(rep)
+	})
+	s.batch.submit(e.request)
+}
+
+func (s *Store) finishAnswer(f *state.Finish, status state.TokenStatus, err error) (state.TokenStatus, error) {
 	if err != nil {
 		return 0, fmt.Errorf("finish %s %s: %w", f.Live.Job, f.Live.Run, err)
 	}
@@ -30,52 +61,62 @@ func (s *Store) Finish(ctx context.Context, f state.Finish) (state.TokenStatus, 
 	return status, nil
 }
 
-func (s *Store) finish(ctx context.Context, f *state.Finish) (state.TokenStatus, error) {
+// ending is a finish on its way.
+type ending struct {
+	live    state.Live // with the attempt that ended
+	to      state.RunState
+	request *request
+}
+
+// beginFinish makes the request, or answers nil and what is known without one.
+func (s *Store) beginFinish(f *state.Finish) (*ending, state.TokenStatus, error) {
 	if err := checkFinish(f); err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	if f.Live.Token == 0 { // which would compare as "is not there"
-		return state.TokenFenced, nil
+		return nil, state.TokenFenced, nil
 	}
-	live := f.Live
+	e := &ending{live: f.Live, to: f.Attempt.State}
+	live := &e.live
 	live.Attempts = attemptsWith(live.Attempts, &f.Attempt)
-	to := f.Attempt.State
-	var r *request
 	if !f.Retry.IsZero() {
-		to = state.StateWaiting
-		live.State, live.Owner, live.NextTry = to, state.Owner{}, f.Retry
-		r = s.waitRequest(&live)
-	} else {
-		r = s.verdictRequest(&live, &state.Record{
-			Generation:  live.Generation,
-			State:       to,
-			Reason:      f.Reason,
-			Due:         live.Due,
-			Recorded:    f.Attempt.Ended,
-			Shards:      live.Shards,
-			Attempts:    live.Attempts,
-			Tail:        f.Tail,
-			OutputBytes: f.OutputBytes,
-		})
+		e.to = state.StateWaiting
+		live.State, live.Owner, live.NextTry = e.to, state.Owner{}, f.Retry
+		e.request = s.waitRequest(live)
+		return e, 0, nil
 	}
-	res, err := s.batch.do(ctx, r)
+	e.request = s.verdictRequest(live, &state.Record{
+		Generation:  live.Generation,
+		State:       e.to,
+		Reason:      f.Reason,
+		Due:         live.Due,
+		Recorded:    f.Attempt.Ended,
+		Shards:      live.Shards,
+		Attempts:    live.Attempts,
+		Tail:        f.Tail,
+		OutputBytes: f.OutputBytes,
+	})
+	return e, 0, nil
+}
+
+// finished says what became of a finish. After a refusal it reads why.
+func (s *Store) finished(ctx context.Context, e *ending, res kv.TxnResult, err error) (state.TokenStatus, error) {
 	if err != nil {
 		return 0, err
 	}
 	stored := res.Succeeded
 	if !stored {
-		if res, err = s.look(ctx, s.tokenReads(&live)...); err != nil {
+		if res, err = s.look(ctx, s.tokenReads(&e.live)...); err != nil {
 			return 0, err
 		}
-		stored, _, err = s.ended(&live, to, res)
-		if err != nil {
+		if stored, _, err = s.ended(&e.live, e.to, res); err != nil {
 			return 0, err
 		}
 	}
 	if !stored {
 		return state.TokenFenced, nil
 	}
-	s.noteEnd(&live, to)
+	s.noteEnd(&e.live, e.to)
 	return state.TokenStored, nil
 }
 

@@ -1,0 +1,120 @@
+package store
+
+import (
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/kv"
+)
+
+// claimTry is a claim with what this try assumes of the state that it will
+// meet.
+type claimTry struct {
+	c      *state.Claim
+	live   *state.Live
+	slot   bool
+	last   holder // what is at the gate
+	closed int64  // revision of the closed part of the timeline
+	// changed is the revision of the last change of any job that is known, and
+	// seen tells that the job was as planned then.
+	changed int64
+	seen    bool
+
+	request *request
+}
+
+// relies tells whether the claim compares the gate's record with last. The
+// first claim of an exclusive run writes over it, if it is dead. That of a slot
+// of another job only makes sure that it is not this slot's own, from before
+// the job's policy was changed; runs that were asked for have their pending key
+// for that.
+func (t *claimTry) relies() bool { return t.c.Token == 0 && (t.live.Exclusive || t.slot) }
+
+// claimRequest makes design §2's claim, as a transaction.
+func (s *Store) claimRequest(t *claimTry, value []byte) {
+	c, live := t.c, t.live
+	k := s.keys.names(live)
+	room := &struct {
+		request
+		guardRoom [3]kv.Compare
+		aloneRoom [3]kv.Compare
+		ifRoom    [4]kv.Compare
+		thenRoom  [2]kv.Op
+		readRoom  [4]uint64
+		writeRoom [3]uint64
+	}{}
+	r := &room.request
+	r.guards, r.alone = room.guardRoom[:0], room.aloneRoom[:0]
+	r.guard(s.registered(live.Owner), unchanged(s.closedKey, t.closed))
+	r.guards = append(r.guards, unchanged(s.changedKey, t.changed))
+	r.txn.If = append(room.ifRoom[:0], absent(k.history))
+	// The job is as planned. If it was when some job was changed last, then it is
+	// while none is changed again, which all claims of a batch compare at once.
+	if job := unchanged(k.job, c.JobRevision); t.seen {
+		r.alone = append(r.alone, job)
+	} else {
+		r.txn.If = append(r.txn.If, job)
+	}
+	r.txn.Then = append(room.thenRoom[:0], kv.Put(k.live, value, 0))
+	r.reads = append(room.readRoom[:0], s.batch.hash(k.history))
+	r.writes = append(room.writeRoom[:0], s.batch.hash(k.live))
+	// What writes the gate meets what writes the job's other live records, so
+	// that the two never have one revision. (See the compare of the former.)
+	scope := s.batch.hash(k.active)
+	if live.Exclusive {
+		r.writes = append(r.writes, scope)
+	} else {
+		r.reads = append(r.reads, scope)
+	}
+	switch {
+	case c.Token != 0:
+		r.txn.If = append(r.txn.If, unchanged(k.live, c.Token))
+	case live.Exclusive:
+		// The job's live records are the dead one that is known, and no other.
+		r.txn.If = append(r.txn.If, kv.Compare{
+			Key: k.active, End: k.activeEnd, Target: kv.TargetModRevision, Int: t.last.token,
+		})
+		if t.last.token != 0 && !t.last.over {
+			lastHistory := s.keys.historyRun(c.Job, t.last.run)
+			r.txn.If = append(r.txn.If, present(lastHistory))
+			r.reads = append(r.reads, s.batch.hash(lastHistory))
+		}
+	default:
+		r.txn.If = append(r.txn.If, absent(k.live))
+		if t.slot {
+			r.txn.If = append(r.txn.If, unchanged(k.gate, t.last.token))
+			r.reads = append(r.reads, s.batch.hash(k.gate))
+		}
+	}
+	if c.Pending != 0 {
+		pendingKey := s.keys.pendingRun(c.Job, live.Run)
+		r.txn.If = append(r.txn.If, unchanged(pendingKey, c.Pending))
+		r.txn.Then = append(r.txn.Then, kv.Delete(pendingKey))
+		r.writes = append(r.writes, s.batch.hash(pendingKey))
+	}
+	t.request = r
+}
+
+// registered holds while the owner's registration stands.
+func (s *Store) registered(o state.Owner) kv.Compare {
+	return kv.Compare{Key: s.keys.node(o.Node), Target: kv.TargetCreateRevision, Int: o.Revision}
+}
+
+// noteClaim remembers what a claim that was carried out has shown. With guards
+// it has shown that the job was as planned when t.changed was the last change.
+func (s *Store) noteClaim(t *claimTry) {
+	h := holder{run: t.live.Run, token: t.live.Token}
+	if !t.live.Exclusive {
+		h = holder{}
+	}
+	if t.request.shared || t.seen {
+		s.holders.note(t.c.Job, h, sight{job: t.c.JobRevision, changed: t.changed})
+	} else if h.token != 0 {
+		s.holders.set(t.c.Job, h)
+	}
+}
+
+// mine tells whether a stored record is the one that a claim asked for, from an
+// earlier try whose answer was lost.
+func mine(stored, asked *state.Live) bool {
+	return stored.State == state.StateRunning && stored.Run == asked.Run && stored.Shard == asked.Shard &&
+		stored.Attempt == asked.Attempt && stored.Owner == asked.Owner
+}

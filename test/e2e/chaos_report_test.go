@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -69,8 +70,11 @@ func report(n *nemesis, m *mix, h *history.Facts, from, to time.Time) {
 	for _, text := range append(unended, crossed...) {
 		t.Error(text)
 	}
-	if len(found) > 0 {
+	if t.Failed() {
 		require.NoError(t, os.WriteFile(filepath.Join(n.dir, "violations.txt"), []byte(fmt.Sprintln(found)), 0o600))
+		facts, err := json.Marshal(h)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(n.dir, "history.json"), facts, 0o600))
 	}
 	require.Zero(t, n.died, "nodes ended by themselves")
 }

@@ -4,15 +4,20 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 var (
 	chaosMinutes = flag.Float64("chaos.minutes", 0, "how long TestChaos breaks things at random; 0: a short fixed selection")
 	chaosSeed    = flag.Uint64("chaos.seed", 1, "what decides the faults and the changes of TestChaos")
 	chaosJobs    = flag.Int("chaos.jobs", 240, "jobs of TestChaos, where it runs for minutes")
+	chaosFaults  = flag.String("chaos.faults", "", "kinds of fault, with commas between, that alone TestChaos draws; default all")
 	chaosMembers = flag.Int("chaos.members", 3, "members of etcd of TestChaos, where it runs for minutes")
 )
 
@@ -34,6 +39,7 @@ func TestChaos(t *testing.T) {
 		executors, members, jobs = 1, 3, 60
 		short()
 	}
+	only(t, *chaosFaults)
 	s := newSiege(t, nodes, executors, members)
 	n, m := newNemesis(s, *chaosSeed), newMix(s, *chaosSeed, jobs)
 	m.start()
@@ -79,6 +85,18 @@ func TestChaos(t *testing.T) {
 
 	to := time.Now().Add(-time.Second).Truncate(time.Second)
 	report(n, m, s.pastOf(to, s.ledger.all()), from, to)
+}
+
+// only leaves those kinds in the catalogue, where any are named.
+func only(t *testing.T, kinds string) {
+	t.Helper()
+	if kinds == "" {
+		return
+	}
+	for kind := range strings.SplitSeq(kinds, ",") {
+		require.True(t, slices.ContainsFunc(catalogue, func(k kindOfFault) bool { return k.name == kind }), "there is no fault %q", kind)
+	}
+	catalogue = slices.DeleteFunc(catalogue, func(k kindOfFault) bool { return !slices.Contains(strings.Split(kinds, ","), k.name) })
 }
 
 // short makes the faults of the catalogue brief.

@@ -165,3 +165,35 @@ func sum(counts map[string]int64) (n int64) {
 	}
 	return n
 }
+
+// TestRollingRestarts restarts one node after the other, as a deploy does, while
+// jobs run that take a while (R10): each slot starts once and soon, and no run is
+// cut off.
+func TestRollingRestarts(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, options{nodes: 3})
+	c.apply(someJobs(c.recorder, 20)...)
+	for i := range 5 {
+		c.apply(c.httpJob(fmt.Sprintf("while-%d", i), "@every 2s", func(s *leaderdv1.JobSpec) { s.GetHttp().Url += "?sleep=1500ms" }))
+	}
+	from := settled()
+	c.awaitWatermark(from.Add(time.Second))
+	rounds := 1
+	if *long {
+		rounds = 4
+	}
+	for range rounds {
+		for _, n := range c.nodes {
+			require.Zero(t, n.terminate())
+			n.start()
+			n.ready()
+			c.awaitNodes(3)
+		}
+	}
+	c.awaitWatermark(time.Now().Add(2 * time.Second))
+	to := time.Now().Truncate(time.Second)
+	h := c.check(from, to)
+	counts := h.Count()
+	require.Equal(t, sum(counts), counts["succeeded"]+counts["skipped:overlap"], "%v", counts)
+	require.Less(t, h.Lateness(from, to).Max, 3*time.Second)
+}

@@ -28,10 +28,14 @@ func awaitFor(t testing.TB, limit time.Duration, what string, check func(context
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	var last error // before the time was over, which is no reason
 	for {
 		err := check(ctx)
 		if err == nil {
 			return
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err
 		}
 		if errors.As(err, &fatalError{}) {
 			t.Fatalf("await that %s: %v", what, err)
@@ -39,7 +43,7 @@ func awaitFor(t testing.TB, limit time.Duration, what string, check func(context
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("await that %s, for %s: %v", what, limit, err)
+			t.Fatalf("await that %s, for %s: %v", what, limit, last)
 		}
 	}
 }

@@ -284,7 +284,6 @@ func (s *Server) newClient() *clientv3.Client {
 		Logger:               zap.NewNop(),
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 5 * time.Second,
-		PermitWithoutStream:  true,
 		MaxUnaryRetries:      1,
 	})
 	if err != nil {

@@ -78,7 +78,6 @@ func (x *Executor) Run(ctx context.Context) error {
 // the work is drained.
 func (x *Executor) serve(ctx, rctx context.Context, reg state.Registration) error {
 	work, fence := context.WithCancelCause(rctx)
-	defer fence(nil)
 	final, giveUp := context.WithCancel(context.WithoutCancel(rctx))
 	defer giveUp()
 	open, stop := context.WithCancel(work)
@@ -86,8 +85,12 @@ func (x *Executor) serve(ctx, rctx context.Context, reg state.Registration) erro
 	defer context.AfterFunc(ctx, stop)()
 
 	d := newDesk(x, reg.Owner, fence)
-	var parts sync.WaitGroup
-	parts.Go(func() { d.pace(open, work, final) })
+	d.starts.begin = func(r *run) { d.carry(work, final, r) }
+	var starting, parts sync.WaitGroup
+	starting.Go(func() { d.starts.run(work) })
+	defer starting.Wait()
+	defer fence(nil)
+	parts.Go(func() { d.pace(open, work) })
 	parts.Go(func() { x.attend(open, d) })
 	<-open.Done()
 

@@ -39,7 +39,11 @@ func (d *desk) finish(final context.Context, r *run) {
 	d.mu.Unlock()
 
 	f := r.end()
-	status := d.record(final, r, &f)
+	d.record(final, r, &f, 0)
+}
+
+// over concludes a run whose end is stored, or fenced, or given up (0).
+func (d *desk) over(r *run, f *state.Finish, status state.TokenStatus) {
 	n := ending{step: workerv1.Progress_STEP_FINISHED, lateness: r.lateness, closed: r.plan.closed}
 	if status == state.TokenStored {
 		n.state = f.Attempt.State
@@ -55,8 +59,9 @@ func (d *desk) finish(final context.Context, r *run) {
 			"state", n.state, "lateness", r.lateness, "err", r.outcome.Error)
 	}
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.conclude(r.entry, n)
+	d.mu.Unlock()
+	d.leave(r)
 }
 
 // end is what the store shall know of the run's end.
@@ -100,41 +105,50 @@ func (r *run) end() state.Finish {
 	return f
 }
 
-// record has the end of a run stored. It asks until there is an answer, or until
-// ctx ends; then the answer is 0.
-func (d *desk) record(ctx context.Context, r *run, f *state.Finish) state.TokenStatus {
-	for tries := 0; ; tries++ {
-		status, err := d.tell(ctx, f)
-		if err == nil {
-			return status
+// record has the end of a run stored, and concludes the run when there is an
+// answer. It asks until there is one, or until ctx ends.
+func (d *desk) record(ctx context.Context, r *run, f *state.Finish, tries int) {
+	answer := func(status state.TokenStatus, err error) bool {
+		switch {
+		case !r.asking.CompareAndSwap(true, false):
+			return false
+		case err == nil:
+			d.over(r, f, status)
+		default:
+			go d.recordAgain(ctx, r, f, tries, err)
 		}
-		if ctx.Err() != nil {
-			d.log.Warn("the end of a run is given up with the registration", "job", r.key.job, "run", r.key.run,
-				"shard", r.key.shard, "state", f.Attempt.State, "err", err)
-			return 0
-		}
-		if tries == 0 {
-			d.log.Warn("the end of a run is not stored, trying on", "job", r.key.job, "run", r.key.run,
-				"shard", r.key.shard, "err", err)
-		}
-		if tries+1 == bareFinish {
-			f.Tail = nil
-		}
-		if !sleep(ctx, jittered(min(minUnstored<<min(tries, 10), maxUnstored))) {
-			continue // once more, for the error's sake
-		}
+		return true
 	}
+	r.asking.Store(true)
+	defer crashed(func(err error) bool { return answer(0, err) })
+	d.journal.StartFinish(ctx, *f, func(status state.TokenStatus, err error) { answer(status, err) })
 }
 
-func (d *desk) tell(ctx context.Context, f *state.Finish) (status state.TokenStatus, err error) {
-	defer caught(&err)
-	return d.journal.Finish(ctx, *f)
+// recordAgain follows the error err of one of record's tries.
+func (d *desk) recordAgain(ctx context.Context, r *run, f *state.Finish, tries int, err error) {
+	if ctx.Err() != nil {
+		d.log.Warn("the end of a run is given up with the registration", "job", r.key.job, "run", r.key.run,
+			"shard", r.key.shard, "state", f.Attempt.State, "err", err)
+		d.over(r, f, 0)
+		return
+	}
+	if tries == 0 {
+		d.log.Warn("the end of a run is not stored, trying on", "job", r.key.job, "run", r.key.run,
+			"shard", r.key.shard, "err", err)
+	}
+	if tries+1 == bareFinish {
+		f.Tail = nil
+	}
+	// Where ctx ends meanwhile it is asked once more, for the error's sake.
+	sleep(ctx, jittered(min(minUnstored<<min(tries, 10), maxUnstored)))
+	d.record(ctx, r, f, tries+1)
 }
 
-// caught is deferred: it makes a panic an error.
-func caught(err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+// crashed is deferred around a call of the journal: it tells of a panic as of an
+// error. A panic after the answer is not the journal's, and goes on.
+func crashed(tell func(error) bool) {
+	if p := recover(); p != nil && !tell(fmt.Errorf("panic: %v\n%s", p, debug.Stack())) {
+		panic(p)
 	}
 }
 

@@ -49,6 +49,45 @@ type Journal interface {
 	Finish(ctx context.Context, f state.Finish) (state.TokenStatus, error)
 }
 
+// claimer is a Journal that nobody waits for: done gets the answer, once, from
+// another goroutine or from within the call. A Journal may offer these methods, too
+// (*store.Store does): they cost no goroutine for each run that is asked for.
+type claimer interface {
+	StartClaim(ctx context.Context, c state.Claim, done func(state.ClaimResult, error))
+	StartFinish(ctx context.Context, f state.Finish, done func(state.TokenStatus, error))
+}
+
+// claimerOf is j as a claimer.
+func claimerOf(j Journal) claimer {
+	if c, ok := j.(claimer); ok {
+		return c
+	}
+	return waiting{j}
+}
+
+// waiting makes a claimer of any Journal.
+type waiting struct{ journal Journal }
+
+func (w waiting) StartClaim(ctx context.Context, c state.Claim, done func(state.ClaimResult, error)) {
+	go func() {
+		answered := false
+		defer crashed(func(err error) bool {
+			if !answered {
+				done(state.ClaimResult{}, err)
+			}
+			return !answered
+		})
+		res, err := w.journal.Claim(ctx, c)
+		answered = true
+		done(res, err)
+	}()
+}
+
+// StartFinish waits in the caller's goroutine, which is the run's own.
+func (w waiting) StartFinish(ctx context.Context, f state.Finish, done func(state.TokenStatus, error)) {
+	done(w.journal.Finish(ctx, f))
+}
+
 // Leader is who leads. Where Address is empty nobody does, or nobody knows who.
 type Leader struct {
 	Name    string

@@ -18,24 +18,24 @@ import (
 	"github.com/leaderd/leaderd/state"
 )
 
-// The wall clock is set back and forth while a run waits: it starts at the first
+// The wall clock is set back and forth while a run waits: it begins at the first
 // look that shows the slot, and never at one that does not.
-func TestAwaitFollowsTheWallClock(t *testing.T) {
+func TestStartsFollowTheWallClock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var offset atomic.Int64
 		clock := func() int64 { return time.Now().UnixNano() + offset.Load() }
 		due := time.Now().Add(10 * time.Second).UnixNano()
-		woke := make(chan int64, 1)
-		go func() {
-			if await(t.Context(), due, clock) {
-				woke <- clock()
-			}
-		}()
+		began := make(chan int64, 10)
+		s := starts{wall: clock, wake: make(chan struct{}, 1), begin: func(*run) { began <- clock() }}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { s.run(ctx); close(ended) }()
 		waits := func(d time.Duration) {
 			time.Sleep(d)
 			synctest.Wait()
-			require.Empty(t, woke)
+			require.Empty(t, began)
 		}
+		s.add(&run{plan: plan{due: due}})
 		waits(9999 * time.Millisecond)
 		offset.Store(int64(-time.Hour))
 		waits(30 * time.Minute)
@@ -44,18 +44,29 @@ func TestAwaitFollowsTheWallClock(t *testing.T) {
 		offset.Store(int64(time.Hour)) // a suspend is seen within a second
 		time.Sleep(tick)
 		synctest.Wait()
-		require.GreaterOrEqual(t, <-woke, due)
+		require.GreaterOrEqual(t, <-began, due)
 
-		ctx, cancel := context.WithCancel(t.Context())
+		// An earlier slot, and one that is past, do not wait for a later one.
+		now := clock()
+		for _, in := range []time.Duration{time.Hour, time.Millisecond, -time.Second} {
+			s.add(&run{plan: plan{due: now + int64(in)}})
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		require.Len(t, began, 2)
+
+		// The end begins what waits, and what comes later.
 		cancel()
-		require.False(t, await(ctx, 0, clock))
-		require.False(t, await(ctx, math.MaxInt64, clock))
+		<-ended
+		s.add(&run{plan: plan{due: now + int64(time.Hour)}})
+		synctest.Wait()
+		require.Len(t, began, 4)
 	})
 }
 
 func TestHeapIsAQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var h heap
+		var h heap[int]
 		var model []int64
 		for _, v := range rapid.SliceOf(rapid.Int64Range(-1, 20)).Draw(t, "ops") {
 			if v < 0 && len(model) > 0 {
@@ -64,7 +75,7 @@ func TestHeapIsAQueue(t *testing.T) {
 				model = model[1:]
 				continue
 			}
-			h.push(item{at: v})
+			h.push(v, 0)
 			model = append(model, v)
 		}
 		slices.Sort(model)

@@ -74,38 +74,38 @@ func (e *entry) expired(now int64) bool {
 	return !e.doubt && (e.plan.spec.revoked || now > e.until)
 }
 
-// item is an entry's place in a heap. One whose entry has another place or
-// position by now is void.
-type item struct {
+// item is something's place in a heap.
+type item[T any] struct {
 	at int64
-	e  *entry
+	v  T
 }
 
-func (it item) valid(in place) bool { return it.e.place == in && it.e.at == it.at }
+// valid tells whether an entry has the place and position of an item still.
+func valid(it item[*entry], in place) bool { return it.v.place == in && it.v.at == it.at }
 
 // heap is a binary heap of items, the least at first.
-type heap []item
+type heap[T any] []item[T]
 
-func (h *heap) push(it item) {
-	s := append(*h, it)
+func (h *heap[T]) push(at int64, v T) {
+	s := append(*h, item[T]{at, v})
 	i := len(s) - 1
 	for i > 0 {
 		up := (i - 1) / 2
-		if s[up].at <= it.at {
+		if s[up].at <= at {
 			break
 		}
 		s[i] = s[up]
 		i = up
 	}
-	s[i] = it
+	s[i] = item[T]{at, v}
 	*h = s
 }
 
 // pop removes the first item of a heap that is not empty.
-func (h *heap) pop() item {
+func (h *heap[T]) pop() item[T] {
 	s := *h
 	first, last := s[0], s[len(s)-1]
-	s[len(s)-1] = item{}
+	s[len(s)-1] = item[T]{}
 	s = s[:len(s)-1]
 	*h = s
 	i := 0

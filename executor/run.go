@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/leaderd/leaderd/executor/output"
@@ -39,7 +40,8 @@ type run struct {
 	outcome  runner.Outcome
 	reason   string
 
-	released bool // its part of the capacity; guarded by the desk's mutex
+	asking   atomic.Bool // the journal has not answered yet
+	released bool        // its part of the capacity; guarded by the desk's mutex
 }
 
 // newRun is called with the desk's mutex held.
@@ -47,26 +49,27 @@ func newRun(d *desk, e *entry, now int64) *run {
 	return &run{desk: d, entry: e, key: e.key, plan: e.plan, until: e.until, applied: now >= e.plan.due}
 }
 
-// execute takes a run from its claim to its verdict.
-func (d *desk) execute(work, window, final context.Context, r *run) {
-	defer d.leave(r)
-	if d.claim(work, window, r) {
-		d.carry(work, final, r)
-	}
-}
-
-// claim asks for the run's claim and tells whether it is ours.
-func (d *desk) claim(work, window context.Context, r *run) bool {
-	begun, now := time.Now(), d.clock()
-	ctx := window
-	if left := time.Duration(r.until - now.UnixNano()); left > 0 && left < 2*claimWindow {
+// claim asks for the run's claim. What follows from the answer, claimed does.
+func (d *desk) claim(work, window context.Context, r *run) {
+	begun := d.clock()
+	ctx, cancel := window, context.CancelFunc(func() {})
+	if left := time.Duration(r.until - begun.UnixNano()); left > 0 && left < 2*claimWindow {
 		// An answer after the start deadline would be of no use.
-		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(work, left)
-		defer cancel()
 	}
 	sp := r.plan.spec
-	res, err := d.ask(ctx, state.Claim{
+	asked := time.Now()
+	answer := func(res state.ClaimResult, err error) bool {
+		if !r.asking.CompareAndSwap(true, false) {
+			return false
+		}
+		cancel()
+		d.claimed(r, res, err, time.Since(asked), work.Err() != nil)
+		return true
+	}
+	r.asking.Store(true)
+	defer crashed(func(err error) bool { return answer(state.ClaimResult{}, err) })
+	d.journal.StartClaim(ctx, state.Claim{
 		Job:         sp.job,
 		JobRevision: sp.revision,
 		Live: state.Live{
@@ -80,7 +83,7 @@ func (d *desk) claim(work, window context.Context, r *run) bool {
 			Owner:      d.owner,
 			Term:       sp.session.term,
 			Due:        time.Unix(0, r.plan.due).UTC(),
-			Claimed:    now.UTC(),
+			Claimed:    begun.UTC(),
 			AtMostOnce: sp.atMostOnce,
 		},
 		Exclusive:      r.plan.gated(),
@@ -88,21 +91,23 @@ func (d *desk) claim(work, window context.Context, r *run) bool {
 		Pending:        r.plan.pending,
 		ClosedRevision: r.plan.closed,
 		ApplyOverlap:   r.applied,
-	})
-	took := time.Since(begun)
-	d.metrics.claim.Observe(took.Seconds())
-	if err != nil && work.Err() == nil {
-		d.metrics.refused.Inc()
-		d.log.Debug("claim has no answer", "job", sp.job, "run", r.key.run, "shard", r.key.shard, "err", err)
-	}
-	r.live = res.Live
-	return d.settle(r, res.Status, err, took, work.Err() != nil)
+	}, func(res state.ClaimResult, err error) { answer(res, err) })
 }
 
-// ask calls the journal; a crash in it is an error like others.
-func (d *desk) ask(ctx context.Context, c state.Claim) (res state.ClaimResult, err error) {
-	defer caught(&err)
-	return d.journal.Claim(ctx, c)
+// claimed goes on with a run whose claim was answered: towards its slot, or back
+// into the queue, or out.
+func (d *desk) claimed(r *run, res state.ClaimResult, err error, took time.Duration, ended bool) {
+	d.metrics.claim.Observe(took.Seconds())
+	if err != nil && !ended {
+		d.metrics.refused.Inc()
+		d.log.Debug("claim has no answer", "job", r.key.job, "run", r.key.run, "shard", r.key.shard, "err", err)
+	}
+	r.live = res.Live
+	if d.settle(r, res.Status, err, took, ended) {
+		d.starts.add(r)
+	} else {
+		d.leave(r)
+	}
 }
 
 // settle does what follows from a claim's answer, and tells whether it is ours.
@@ -179,12 +184,12 @@ func (d *desk) refused(e *entry, now int64) {
 	signal(d.wake)
 }
 
-// carry does the work of a claimed run when its slot is there, and has its end
+// carry does the work of a claimed run whose slot is there, and has its end
 // stored, whatever becomes of the work.
 func (d *desk) carry(work, final context.Context, r *run) {
 	defer d.finish(final, r)
 	switch {
-	case !await(work, r.plan.due, d.wall):
+	case work.Err() != nil:
 		r.outcome = runner.Outcome{State: state.StateInterrupted, Error: context.Cause(work).Error(), Ended: d.clock()}
 	case !d.trusted():
 		// The process was stopped until now, and the run may be another's.
@@ -196,28 +201,6 @@ func (d *desk) carry(work, final context.Context, r *run) {
 		runtime.Gosched()
 	}
 	r.returned = true
-}
-
-// await blocks until the wall clock shows due; false if ctx ended before. It
-// looks at the clock each second, so that it sees when that is set.
-func await(ctx context.Context, due int64, wall func() int64) bool {
-	left := time.Duration(due - wall())
-	if left <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(min(left, tick))
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-timer.C:
-		}
-		if left = time.Duration(due - wall()); left <= 0 {
-			return ctx.Err() == nil
-		}
-		timer.Reset(min(left, tick))
-	}
 }
 
 // perform runs the work of a run that is due.

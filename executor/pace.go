@@ -1,0 +1,243 @@
+package executor
+
+import (
+	"context"
+	"time"
+
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
+)
+
+// pace begins claims when it is time for them, until ctx ends. Runs go on under
+// work.
+func (d *desk) pace(ctx, work context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	window, end := claimWindows(work)
+	defer end()
+	for {
+		select {
+		case <-ctx.Done():
+			// Claims under way go on under work.
+			d.finishClaims(work)
+			return
+		case <-d.wake:
+		case <-timer.C:
+		}
+		now, claims := d.wall(), window()
+		runs, next := d.dispatch(now)
+		for _, r := range runs {
+			d.claim(work, claims, r)
+		}
+		timer.Reset(min(max(time.Duration(next-now), 0), tick))
+	}
+}
+
+// claimWindows makes the contexts of claims. All claims of a while share one,
+// which ends at least claimWindow after the last of them began; one each would
+// cost every run a timer.
+func claimWindows(work context.Context) (window func() context.Context, end func()) {
+	var (
+		opened  time.Time
+		ctx     context.Context
+		cancel  context.CancelFunc = func() {}
+		earlier                    = cancel
+	)
+	window = func() context.Context {
+		if ctx == nil || time.Since(opened) > claimWindow {
+			earlier()
+			earlier = cancel
+			opened = time.Now()
+			ctx, cancel = context.WithTimeout(work, 2*claimWindow) //nolint:fatcontext // a child of work, not of the last one
+		}
+		return ctx
+	}
+	end = func() {
+		earlier()
+		cancel()
+	}
+	return window, end
+}
+
+// finishClaims waits for the claims under way, or for work's end.
+func (d *desk) finishClaims(work context.Context) {
+	for {
+		d.mu.Lock()
+		n := d.claims
+		d.starving = true
+		d.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-d.wake:
+		case <-work.Done():
+			return
+		}
+	}
+}
+
+// dispatch answers the runs whose claims are to begin by now, in the order in
+// which their entries are due, at most claimPart, and when to look again.
+func (d *desk) dispatch(now int64) (runs []*run, next int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.forget(now)
+	next = now + int64(tick)
+	if d.closed {
+		return nil, next
+	}
+	lead := int64(d.lead.value(d.due.within(now + int64(maxLead))))
+	d.metrics.lead.Set(time.Duration(lead).Seconds())
+	for d.room() {
+		if len(runs) == claimPart {
+			return runs, now
+		}
+		e := d.pick(now, lead)
+		if e == nil {
+			d.starving = false
+			if len(d.ahead) > 0 {
+				next = min(next, d.ahead[0].at-lead)
+			}
+			if len(d.later) > 0 {
+				next = min(next, d.later[0].at)
+			}
+			return runs, next
+		}
+		runs = append(runs, d.begin(e, now))
+	}
+	d.starving = true
+	d.overflow(&d.ahead, ahead, now)
+	d.overflow(&d.later, later, now)
+	for _, h := range []heap[*entry]{d.ahead, d.later} {
+		if len(h) > 0 {
+			next = min(next, h[0].at+busyAfter)
+		}
+	}
+	return runs, next
+}
+
+// room tells whether one more claim may begin.
+func (d *desk) room() bool {
+	return d.claims < maxClaims && d.taken+int(d.strays.Load()) < d.capacity && d.held < d.capacity+maxFinishing
+}
+
+// free is how many more claims may begin.
+func (d *desk) free() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return 0
+	}
+	return max(0, d.capacity-d.taken-int(d.strays.Load()))
+}
+
+// pick removes from the queue the next entry whose claim is to begin by now.
+func (d *desk) pick(now, lead int64) *entry {
+	for {
+		var e *entry
+		switch {
+		case d.full.len() > 0:
+			e = d.full.pop()
+			if e.place != full {
+				continue
+			}
+		case prune(&d.later, later) && d.later[0].at <= now &&
+			(!prune(&d.ahead, ahead) || d.later[0].v.plan.due <= d.ahead[0].at):
+			e = d.later.pop().v
+		case prune(&d.ahead, ahead) && d.ahead[0].at-lead <= now:
+			e = d.ahead.pop().v
+		default:
+			return nil
+		}
+		d.unqueue(e)
+		if e.expired(now) {
+			delete(d.entries, e.key)
+			continue
+		}
+		if _, claiming := d.gates[e.key.job]; claiming && e.plan.gated() {
+			d.enqueue(e, later, now+gatePause)
+			continue
+		}
+		return e
+	}
+}
+
+// prune removes void items from the front; false if nothing is left.
+func prune(h *heap[*entry], in place) bool {
+	for len(*h) > 0 {
+		if valid((*h)[0], in) {
+			return true
+		}
+		h.pop()
+	}
+	return false
+}
+
+// enqueue puts an entry that is nowhere into a heap.
+func (d *desk) enqueue(e *entry, in place, at int64) {
+	e.place, e.at = in, at
+	if in == ahead {
+		d.ahead.push(at, e)
+		d.due.add(at)
+	} else {
+		d.later.push(at, e)
+	}
+	d.metrics.queued.Inc()
+}
+
+// unqueue marks an entry of the queue as nowhere. Its item may stay, and is void.
+func (d *desk) unqueue(e *entry) {
+	if e.place == ahead {
+		d.due.remove(e.at)
+	}
+	e.place = nowhere
+	d.metrics.queued.Dec()
+}
+
+// overflow takes those that have been due for a while, and found no room, out of
+// a heap. The leader is told once, so that it gives them to others too.
+func (d *desk) overflow(h *heap[*entry], in place, now int64) {
+	for prune(h, in) && (*h)[0].at+busyAfter <= now {
+		e := h.pop().v
+		if e.expired(now) {
+			d.unqueue(e)
+			delete(d.entries, e.key)
+			continue
+		}
+		if in == ahead {
+			d.due.remove(e.at)
+		}
+		e.place = full
+		d.full.push(e)
+		if !e.busy {
+			e.busy = true
+			d.metrics.busy.Inc()
+			d.report(e, workerv1.Progress_STEP_BUSY)
+		}
+	}
+	for d.full.len() > maxFull {
+		e := d.full.pop()
+		switch {
+		case e.place != full:
+		case e.doubt:
+			d.full.push(e)
+			return
+		default:
+			d.unqueue(e)
+			delete(d.entries, e.key)
+		}
+	}
+}
+
+// begin makes the run of an entry whose claim begins.
+func (d *desk) begin(e *entry, now int64) *run {
+	e.place = claiming
+	d.claims++
+	d.taken++
+	d.held++
+	d.lead.begin(now)
+	if e.plan.gated() {
+		d.gates[e.key.job] = struct{}{}
+	}
+	return newRun(d, e, now)
+}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -37,27 +38,75 @@ sure that nobody else's change is overwritten.`,
     timeout: 30m
     command:
       argv: [/usr/local/bin/backup, --full]`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(files) == 0 {
 				return usagef("-f is required")
 			}
 			jobs, err := readJobs(files, d.Stdin, &ns)
 			if err != nil {
-				return err
+				return o.complainAll(cmd, d, jobs, err, reason)
 			}
 			return o.with(func(ctx context.Context, a *api, _ []string) error {
 				return applyJobs(ctx, d, a, jobs, dryRun, reason)
 			})(cmd, args)
 		},
 	}
-	ns.bind(c.Flags())
+	ns.bind(c, o)
 	c.Flags().StringSliceVarP(&files, "filename", "f", nil, "file, directory or - for standard input; may be repeated")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "check everything, change nothing")
 	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
 	// It fails only for a flag that is not there.
 	_ = c.MarkFlagFilename("filename", "yaml", "yml", "json")
 	return c
+}
+
+// complainAll prints what is wrong with files, and what the server has against the
+// rest of what is in them: all is told at once. Whether the server answers makes
+// no difference otherwise.
+func (o *dialer) complainAll(cmd *cobra.Command, d Deps, jobs []fileJob, wrong error, reason string) error {
+	for _, line := range explain(wrong) {
+		fmt.Fprintln(d.Stderr, "error: "+line)
+	}
+	err := o.with(func(ctx context.Context, a *api, _ []string) error {
+		for _, j := range jobs {
+			_, err := update(ctx, a, j.job, true, reason)
+			switch {
+			case err == nil:
+			case isBadRequest(err):
+				for _, line := range explain(err) {
+					field, _, _ := strings.Cut(line, ": ")
+					if !j.touches(field) {
+						fmt.Fprintf(d.Stderr, "error: %s: %s\n", j.where, line)
+					}
+				}
+			case !isConflict(err):
+				return err // the same would happen to all
+			}
+		}
+		return nil
+	})(cmd, nil)
+	if interrupted(err) {
+		return err
+	}
+	return silentError{exitUsage}
+}
+
+// touches tells whether what the server says of a field may come from what could
+// not be read: of that field, of one in it or of one that it is in.
+func (j *fileJob) touches(field string) bool {
+	for _, bad := range j.bad {
+		if inside(bad, field) || inside(field, bad) {
+			return true
+		}
+	}
+	return false
+}
+
+// inside tells whether a path is another one or leads into it.
+func inside(path, of string) bool {
+	rest, ok := strings.CutPrefix(path, of)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 // applyJobs lets the server check all jobs, and then writes them if all are

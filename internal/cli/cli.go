@@ -82,7 +82,7 @@ func Main(ctx context.Context, d Deps, args []string) int {
 		return exitOK
 	}
 	if !started {
-		err = usageError{err}
+		err = usageError{ownWords(err)}
 	}
 	for _, line := range explain(err) {
 		fmt.Fprintln(d.Stderr, "error: "+line)
@@ -109,11 +109,14 @@ func New(d Deps) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "leaderd",
 		Short:         "Cron and job runs for a fleet, with no single point of failure",
-		Args:          cobra.NoArgs,
+		Args:          noArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE:          help,
+		Version:       d.Version,
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(flagError)
 	root.SetIn(d.Stdin)
 	root.SetOut(d.Stdout)
 	root.SetErr(d.Stderr)
@@ -131,7 +134,7 @@ func New(d Deps) *cobra.Command {
 
 // group makes a command that only has commands below it.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: help}
+	c := &cobra.Command{Use: use, Short: short, Args: noArgs, RunE: help}
 	c.AddCommand(commands...)
 	return c
 }
@@ -142,7 +145,7 @@ func versionCommand(d Deps) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the program's version",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(d.Stdout, d.Version)
 			return err

@@ -249,7 +249,7 @@ default/b  20261130T020000Z  missed x12  outage  2026-11-30T02:00:00Z  -     -  
 	got := succeed(t, addr, "", "run", "get", "a", "20261130T020000Z")
 	require.Contains(t, got, "state:       failed\n")
 	require.Contains(t, got, "late:        +2s\n")
-	require.Contains(t, got, "1    failed  n1    2026-11-30T02:00:02Z  1s    1     42     7     exit status 1\uFFFD[31m\n")
+	require.Contains(t, got, "1    failed  n1    -        2026-11-30T02:00:02Z  1s    1     42     7     exit status 1\uFFFD[31m\n")
 	require.Contains(t, got, "output (last 17 of 100 bytes):\nline 1\nline\uFFFD[2J 2\n")
 	require.Contains(t, succeed(t, addr, "", "run", "get", "b", "20261130T020000Z"), "until:       2026-11-30T03:00:00Z\n")
 	code, _, stderr := cmdline(t, addr, "", "run", "get", "a", "x")

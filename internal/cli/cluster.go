@@ -26,7 +26,7 @@ func clusterStatus(d Deps, o *dialer) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show leader, timeline and nodes",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: o.with(func(ctx context.Context, a *api, _ []string) error {
 			s, err := a.cluster.GetClusterStatus(ctx, &leaderdv1.GetClusterStatusRequest{})
 			if err != nil {
@@ -59,6 +59,10 @@ func printStatus(w io.Writer, s *leaderdv1.GetClusterStatusResponse) error {
 	if l := s.GetLateness(); l != nil {
 		t.row("lateness:", fmt.Sprintf("p50 %s, p99 %s, max %s (%d starts)",
 			protoSpan(l.GetP50()), protoSpan(l.GetP99()), protoSpan(l.GetMax()), l.GetStarts()))
+	}
+	if l := s.GetLate(); l != nil {
+		t.row("late now:", fmt.Sprintf("%d runs, the worst %s, due %s (%s ago)",
+			l.GetRuns(), shortJob(l.GetWorstJob()), instant(l.GetWorstDueTime()), protoSpan(l.GetWorst())))
 	}
 	t.row("answered by:", s.GetAnsweredBy())
 	if err := t.flush(); err != nil {

@@ -47,7 +47,7 @@ func devCommand(d Deps) *cobra.Command {
 show each run as it ends. The first node has the etcd and listens at the usual
 addresses, so that other commands of leaderd find it by themselves. Everything
 is thrown away at the end unless --data-dir says where to keep it.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.dataDir == "" {
 				dir, err := os.MkdirTemp("", "leaderd-dev-")

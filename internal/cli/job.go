@@ -39,7 +39,7 @@ func jobList(d Deps, o *dialer) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List jobs",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: o.with(func(ctx context.Context, a *api, _ []string) error {
 			parent := "namespaces/" + ns.name
 			if all {
@@ -68,7 +68,7 @@ func jobList(d Deps, o *dialer) *cobra.Command {
 			return p.end()
 		}),
 	}
-	ns.bind(c.Flags())
+	ns.bind(c, o)
 	c.Flags().BoolVarP(&all, "all-namespaces", "A", false, "jobs of all namespaces")
 	c.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 	f.bind(c)
@@ -124,7 +124,9 @@ func jobGet(d Deps, o *dialer) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "get JOB",
 		Short: "Show a job",
-		Args:  cobra.ExactArgs(1),
+		Args:  wantArgs("JOB"),
+
+		ValidArgsFunction: o.completeJob(&ns, 1),
 		RunE: o.with(func(ctx context.Context, a *api, args []string) error {
 			name, err := ns.job(args[0])
 			if err != nil {
@@ -140,7 +142,7 @@ func jobGet(d Deps, o *dialer) *cobra.Command {
 			return printJob(d, resp.GetJob())
 		}),
 	}
-	ns.bind(c.Flags())
+	ns.bind(c, o)
 	f.bind(c)
 	return c
 }
@@ -181,7 +183,9 @@ func change(use, short, done string, d Deps, o *dialer,
 	c := &cobra.Command{
 		Use:   use + " JOB...",
 		Short: short,
-		Args:  cobra.MinimumNArgs(1),
+		Args:  someArgs("JOB"),
+
+		ValidArgsFunction: o.completeJob(&ns, 0),
 		RunE: o.with(func(ctx context.Context, a *api, args []string) error {
 			names, err := ns.all(args)
 			if err != nil {
@@ -192,7 +196,7 @@ func change(use, short, done string, d Deps, o *dialer,
 			})
 		}),
 	}
-	ns.bind(c.Flags())
+	ns.bind(c, o)
 	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
 	return c
 }
@@ -258,7 +262,9 @@ func jobTrigger(d Deps, o *dialer) *cobra.Command {
 		Short: "Ask for a run of each job now",
 		Long: `Ask for a run of each job now. The command ends when the wish is durable; it
 prints the run's id, for "leaderd run get".`,
-		Args: cobra.MinimumNArgs(1),
+		Args: someArgs("JOB"),
+
+		ValidArgsFunction: o.completeJob(&ns, 0),
 		RunE: o.with(func(ctx context.Context, a *api, args []string) error {
 			names, err := ns.all(args)
 			if err != nil {
@@ -270,7 +276,7 @@ prints the run's id, for "leaderd run get".`,
 			})
 		}),
 	}
-	ns.bind(c.Flags())
+	ns.bind(c, o)
 	c.Flags().BoolVar(&overlap, "allow-overlap", false, "start even while another run of the job is live")
 	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
 	return c

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"sigs.k8s.io/yaml"
@@ -26,10 +27,13 @@ var jobExtensions = []string{".yaml", ".yml", ".json"}
 type fileJob struct {
 	where string // jobs.yaml: document 2
 	job   *leaderdv1.Job
+	// bad are the paths of fields that could not be read, and are left out of job.
+	bad []string
 }
 
 // readJobs reads all jobs of the files, of the directories' files and, for "-",
-// of stdin. The error has everything that is wrong with any of them.
+// of stdin. The error has everything that is wrong with any of them; the jobs
+// that have a name are answered beside it.
 func readJobs(paths []string, stdin io.Reader, ns *namespace) ([]fileJob, error) {
 	var out []fileJob
 	var errs []error
@@ -46,7 +50,6 @@ func readJobs(paths []string, stdin io.Reader, ns *namespace) ([]fileJob, error)
 		files, err := jobFiles(path)
 		if err != nil {
 			errs = append(errs, err)
-			continue
 		}
 		for _, file := range files {
 			content, err := os.ReadFile(file)
@@ -67,7 +70,7 @@ func readJobs(paths []string, stdin io.Reader, ns *namespace) ([]fileJob, error)
 		first[j.job.GetName()] = j.where
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, usageError{err}
+		return out, usageError{err}
 	}
 	if len(out) == 0 {
 		return nil, usagef("no job in %s", strings.Join(paths, ", "))
@@ -80,7 +83,7 @@ func readJobs(paths []string, stdin io.Reader, ns *namespace) ([]fileJob, error)
 func jobFiles(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return nil, fileProblem(err)
 	}
 	if !info.IsDir() {
 		return []string{path}, nil
@@ -90,6 +93,7 @@ func jobFiles(path string) ([]string, error) {
 		return nil, err
 	}
 	var out []string
+	var errs []error
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") || !slices.Contains(jobExtensions, filepath.Ext(e.Name())) {
 			continue
@@ -97,16 +101,38 @@ func jobFiles(path string) ([]string, error) {
 		file := filepath.Join(path, e.Name())
 		// A mounted ConfigMap has links to files.
 		if info, err := os.Stat(file); err != nil {
-			return nil, err
+			errs = append(errs, fileProblem(err))
+			continue
 		} else if info.Mode().Type() == fs.ModeDir {
 			continue
 		}
 		out = append(out, file)
 	}
+	if err := errors.Join(errs...); err != nil {
+		return out, err
+	}
 	if len(out) == 0 {
 		return nil, fmt.Errorf("%s: no *.yaml, *.yml or *.json file in it", path)
 	}
 	return out, nil
+}
+
+// fileProblem is why a file cannot be looked at, in words where the system's tell
+// little.
+func fileProblem(err error) error {
+	failed, ok := errors.AsType[*fs.PathError](err)
+	switch {
+	case !ok:
+		return err
+	case errors.Is(err, syscall.ELOOP):
+		return fmt.Errorf("%s: is a link that leads back to itself", failed.Path)
+	case errors.Is(err, fs.ErrNotExist):
+		if info, err := os.Lstat(failed.Path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("%s: is a link to a file that does not exist", failed.Path)
+		}
+		return fmt.Errorf("%s: there is no such file", failed.Path)
+	}
+	return fmt.Errorf("%s: %w", failed.Path, failed.Err)
 }
 
 // parseJobs reads the documents of one file. A document is a job or a list of
@@ -135,46 +161,54 @@ func parseJobs(file string, content []byte, ns *namespace) ([]fileJob, error) {
 			if isList {
 				at = fmt.Sprintf("%s: job %d", where, i+1)
 			}
-			job, problems := parseJob(item, ns)
+			job, bad, problems := parseJob(item, ns)
 			for _, p := range problems {
 				errs = append(errs, fmt.Errorf("%s: %w", at, p))
 			}
-			if problems == nil {
-				out = append(out, fileJob{where: at, job: job})
+			if job != nil {
+				out = append(out, fileJob{where: at, job: job, bad: bad})
 			}
 		}
 	}
 	return out, errors.Join(errs...)
 }
 
-func parseJob(tree any, ns *namespace) (*leaderdv1.Job, []error) {
-	job := &leaderdv1.Job{}
+// parseJob reads one job. What can be read of it is answered beside the problems
+// if it has a name, with the paths of what cannot.
+func parseJob(tree any, ns *namespace) (job *leaderdv1.Job, bad []string, problems []error) {
+	job = &leaderdv1.Job{}
 	var n normaliser
 	tree = n.message(job.ProtoReflect().Descriptor(), tree, "")
-	if n.errs != nil {
-		return nil, n.errs
-	}
 	content, err := json.Marshal(tree)
 	if err != nil {
-		return nil, []error{err}
+		return nil, nil, append(n.errs, err)
 	}
 	if err := protojson.Unmarshal(content, job); err != nil {
-		return nil, []error{errors.New(protoProblem(err))}
+		if n.errs == nil {
+			n.errs = []error{errors.New(protoProblem(err))}
+		}
+		return nil, nil, n.errs
 	}
-	var errs []error
+	errs := n.errs
+	named := false
 	if job.GetName() == "" {
-		errs = append(errs, errors.New("name: required"))
+		if !slices.Contains(n.bad, "name") {
+			errs = append(errs, errors.New("name: required"))
+		}
 	} else if name, err := ns.job(job.GetName()); err != nil {
 		errs = append(errs, fmt.Errorf("name: %w", err))
 	} else {
-		job.Name = name
+		job.Name, named = name, true
 	}
-	if job.GetSpec() == nil {
+	if job.GetSpec() == nil && !slices.Contains(n.bad, "spec") {
 		errs = append(errs, errors.New("spec: required"))
+	}
+	if !named || job.GetSpec() == nil {
+		return nil, nil, errs
 	}
 	// What get prints can be edited and applied: only these are the owner's. The
 	// etag is among them, so that such an edit overwrites nobody else's.
-	return &leaderdv1.Job{Name: job.GetName(), Spec: job.GetSpec(), Etag: job.GetEtag()}, errs
+	return &leaderdv1.Job{Name: job.GetName(), Spec: job.GetSpec(), Etag: job.GetEtag()}, n.bad, errs
 }
 
 // protoProblem is what protojson complains about, without its own words, which
@@ -241,13 +275,26 @@ var (
 	// bareSchedule is a value that begins with a character that means something
 	// else to YAML: an alias, or nothing at all.
 	bareSchedule = regexp.MustCompile(`^[^#"']*(?:[-:,\[])\s*([*@][^"'#\],]*)`)
+	// bareWords are YAML's words for that.
+	bareWords = regexp.MustCompile(`unknown anchor|did not find expected|cannot start any token|while scanning an alias`)
+	// tabIndent is a line that is indented by a tab.
+	tabIndent = regexp.MustCompile(`^ *\t[ \t]*[^ \t#\r]`)
 )
 
-// yamlProblem is what YAML complains about, and where a schedule without quotes
-// may be the reason, that.
+// yamlProblem is what YAML complains about, and what may be the reason: a line
+// that is indented by a tab, or a schedule without quotes.
 func yamlProblem(err error, doc []byte) error {
 	text := oneLine(yamlPrefix.ReplaceAllString(err.Error(), ""))
+	if !bareWords.MatchString(text) {
+		if strings.Contains(text, "excessive aliasing") {
+			return errors.New("its aliases (*name) repeat so much that it is not read")
+		}
+		return errors.New(text)
+	}
 	for i, line := range strings.Split(string(doc), "\n") {
+		if tabIndent.MatchString(line) {
+			return fmt.Errorf("line %d: is indented by a tab; YAML takes spaces only (YAML says: %s)", i+1, text)
+		}
 		if m := bareSchedule.FindStringSubmatch(line); m != nil {
 			value := strings.TrimSpace(m[1])
 			return fmt.Errorf("line %d: %s must stand in quotes, since it begins with %q: %q (YAML says: %s)",

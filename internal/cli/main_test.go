@@ -42,6 +42,8 @@ type fake struct {
 	actors map[string]bool
 	calls  []string
 	fail   func(method string) error
+	listed func(*leaderdv1.ListRunsRequest)
+	late   *leaderdv1.LateRuns
 }
 
 var slot = time.Date(2026, 11, 30, 2, 0, 0, 0, time.UTC)
@@ -198,6 +200,9 @@ func (f *fake) GetRun(_ context.Context, r *leaderdv1.GetRunRequest) (*leaderdv1
 }
 
 func (f *fake) ListRuns(_ context.Context, r *leaderdv1.ListRunsRequest) (*leaderdv1.ListRunsResponse, error) {
+	if f.listed != nil {
+		f.listed(r)
+	}
 	resp := &leaderdv1.ListRunsResponse{}
 	prefix, _, _ := strings.Cut(r.GetParent(), "/-")
 	for _, run := range f.runs {
@@ -214,7 +219,7 @@ func (f *fake) ListRuns(_ context.Context, r *leaderdv1.ListRunsRequest) (*leade
 func (f *fake) GetClusterStatus(context.Context, *leaderdv1.GetClusterStatusRequest) (*leaderdv1.GetClusterStatusResponse, error) {
 	return &leaderdv1.GetClusterStatusResponse{
 		Leader: "n1", Term: 7, Watermark: timestamppb.New(slot), WatermarkLag: durationpb.New(40 * time.Millisecond),
-		Jobs: int64(len(f.jobs)), QuarantinedJobs: 1, AnsweredBy: "n2",
+		Jobs: int64(len(f.jobs)), QuarantinedJobs: 1, AnsweredBy: "n2", Late: f.late,
 		Lateness: &leaderdv1.Lateness{Starts: 9, P50: durationpb.New(time.Millisecond), P99: durationpb.New(3 * time.Millisecond), Max: durationpb.New(4 * time.Millisecond)},
 		Nodes: []*leaderdv1.Node{{
 			Name: "n1", Control: true, Executor: true, Address: "n1:7400", Capacity: 256, Version: "v1", Leader: true,

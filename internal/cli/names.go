@@ -3,6 +3,7 @@ package cli
 import (
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -15,9 +16,10 @@ type namespace struct {
 	flags *pflag.FlagSet // nil: nobody was asked
 }
 
-func (n *namespace) bind(flags *pflag.FlagSet) {
-	n.flags = flags
-	flags.StringVarP(&n.name, "namespace", "n", defaultNamespace, "namespace of short names")
+func (n *namespace) bind(cmd *cobra.Command, o *dialer) {
+	n.flags = cmd.Flags()
+	n.flags.StringVarP(&n.name, "namespace", "n", defaultNamespace, "namespace of short names")
+	complete(cmd, "namespace", o.namespaces)
 }
 
 // job is the resource name of what somebody calls a job: billing, ns/billing or

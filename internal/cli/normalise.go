@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,14 +19,18 @@ import (
 // value that does not fit, and turns what people write into what the canonical
 // JSON form wants: durations such as 10m (it knows only seconds), enum values by
 // their last part (allow for OVERLAP_ALLOW).
-type normaliser struct{ errs []error }
+type normaliser struct {
+	errs []error
+	bad  []string // the paths of what does not fit
+}
 
 func (n *normaliser) fail(path, format string, args ...any) any {
 	text := fmt.Sprintf(format, args...)
 	if path != "" {
 		text = path + ": " + text
 	}
-	n.errs = append(n.errs, fmt.Errorf("%s", text))
+	n.errs = append(n.errs, errors.New(text))
+	n.bad = append(n.bad, path)
 	return nil
 }
 
@@ -37,6 +42,9 @@ func (n *normaliser) message(md protoreflect.MessageDescriptor, value any, path 
 		return value // only in what the server sets, and apply does not send
 	}
 	fields := md.Fields()
+	if md.FullName() == httpMessage {
+		value = n.bodyText(value, path)
+	}
 	if value == nil && fields.Len() == 0 { // noop:
 		return map[string]any{}
 	}
@@ -59,7 +67,7 @@ func (n *normaliser) message(md protoreflect.MessageDescriptor, value any, path 
 			n.fail(at, "is there twice, in two spellings")
 			continue
 		}
-		if object[key] == nil && (fd.Message() == nil || fd.Message().Fields().Len() > 0) {
+		if object[key] == nil && (fd.Message() == nil || fd.Message().Fields().Len() > 0 || n.othersOf(fd, object)) {
 			continue // not set
 		}
 		if v := n.field(fd, object[key], at); v != nil {
@@ -67,6 +75,52 @@ func (n *normaliser) message(md protoreflect.MessageDescriptor, value any, path 
 		}
 	}
 	return out
+}
+
+// othersOf tells whether another field than fd of its oneof has a value. Then an
+// empty "noop:" beside a command is none.
+func (n *normaliser) othersOf(fd protoreflect.FieldDescriptor, object map[string]any) bool {
+	group := fd.ContainingOneof()
+	if group == nil {
+		return false
+	}
+	for i := range group.Fields().Len() {
+		other := group.Fields().Get(i)
+		if other != fd && (object[other.JSONName()] != nil || object[string(other.Name())] != nil) {
+			return true
+		}
+	}
+	return false
+}
+
+// httpMessage is the target whose body may be given as text in files.
+const httpMessage = "leaderd.v1.Http"
+
+// bodyText makes a body out of bodyText.
+func (n *normaliser) bodyText(value any, path string) any {
+	object, ok := value.(map[string]any)
+	if !ok {
+		return value
+	}
+	for _, key := range []string{"bodyText", "body_text"} {
+		text, has := object[key]
+		if !has {
+			continue
+		}
+		object = maps.Clone(object)
+		delete(object, key)
+		s, isText := text.(string)
+		switch {
+		case text == nil:
+		case !isText:
+			n.fail(join(path, key), "must be text, not %s: put it in quotes", describe(text))
+		case object["body"] != nil:
+			n.fail(join(path, key), "stands beside body: give one of them")
+		default:
+			object["body"] = base64.StdEncoding.EncodeToString([]byte(s))
+		}
+	}
+	return object
 }
 
 func (n *normaliser) field(fd protoreflect.FieldDescriptor, value any, path string) any {
@@ -78,7 +132,9 @@ func (n *normaliser) field(fd protoreflect.FieldDescriptor, value any, path stri
 		}
 		out := make(map[string]any, len(object))
 		for _, key := range slices.Sorted(maps.Keys(object)) {
-			out[key] = n.single(fd.MapValue(), object[key], fmt.Sprintf("%s[%s]", path, key))
+			if v := n.single(fd.MapValue(), object[key], fmt.Sprintf("%s[%s]", path, key)); v != nil {
+				out[key] = v
+			}
 		}
 		return out
 	case fd.IsList():
@@ -88,7 +144,11 @@ func (n *normaliser) field(fd protoreflect.FieldDescriptor, value any, path stri
 		}
 		out := make([]any, 0, len(list))
 		for i, item := range list {
-			out = append(out, n.single(fd, item, fmt.Sprintf("%s[%d]", path, i)))
+			if v := n.single(fd, item, fmt.Sprintf("%s[%d]", path, i)); v != nil {
+				out = append(out, v)
+			} else {
+				n.bad = append(n.bad, path) // the places of the others are wrong, too
+			}
 		}
 		return out
 	}

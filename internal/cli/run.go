@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/leaderd/leaderd/internal/suggest"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 )
 
@@ -20,71 +22,132 @@ func runCommand(d Deps) *cobra.Command {
 	return c
 }
 
+// runSelection is what run list is asked for.
+type runSelection struct {
+	ns     namespace
+	all    bool
+	job    string
+	states []string
+	node   string
+	since  string
+	limit  int
+	f      format
+}
+
 func runList(d Deps, o *dialer) *cobra.Command {
-	var (
-		ns    namespace
-		all   bool
-		job   string
-		limit int
-		f     format
-	)
+	var q runSelection
 	c := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List runs, the newest of a job first",
-		Args:    cobra.NoArgs,
+		Short:   "List runs, the newest first",
+		Example: `  leaderd run list --job backup --limit 10
+  leaderd run list -A --state failed,missed --since 24h
+  leaderd run list --node n1 --state running`,
+		Args: noArgs,
 		RunE: o.with(func(ctx context.Context, a *api, _ []string) error {
-			if limit < 0 {
-				return usagef("--limit: %d is negative", limit)
-			}
-			parent := "namespaces/" + ns.name + "/jobs/-"
-			if all {
-				parent = "namespaces/-/jobs/-"
-			}
-			if job != "" {
-				var err error
-				if parent, err = ns.job(job); err != nil {
-					return err
-				}
-			}
-			p := &listPrinter[*leaderdv1.Run]{
-				w: d.Stdout, f: f,
-				table: newTable(d.Stdout, "JOB", "RUN", "STATE", "REASON", "DUE", "LATE", "TOOK", "TRIES", "NODE"),
-				row:   func(r *leaderdv1.Run) []string { return runRow(r, time.Now()) },
-			}
-			err := pages(func(token string) (string, error) {
-				size := int32(pageSize)
-				if limit > 0 {
-					size = int32(min(pageSize, limit-p.count))
-				}
-				resp, err := a.runs.ListRuns(ctx, &leaderdv1.ListRunsRequest{Parent: parent, PageSize: size, PageToken: token})
-				if err != nil {
-					return "", err
-				}
-				for _, run := range resp.GetRuns() {
-					if err := p.print(run); err != nil {
-						return "", err
-					}
-					if p.count == limit {
-						return "", nil
-					}
-				}
-				return resp.GetNextPageToken(), nil
-			})
+			req, err := q.request(time.Now())
 			if err != nil {
 				return err
 			}
-			return p.end()
+			return listRuns(ctx, d, a, req, &q)
 		}),
 	}
-	ns.bind(c.Flags())
-	c.Flags().BoolVarP(&all, "all-namespaces", "A", false, "runs of all namespaces")
-	c.Flags().StringVar(&job, "job", "", "runs of this job alone")
-	c.Flags().IntVar(&limit, "limit", 100, "at most this many; 0: all")
+	q.ns.bind(c, o)
+	c.Flags().BoolVarP(&q.all, "all-namespaces", "A", false, "runs of all namespaces")
+	c.Flags().StringVar(&q.job, "job", "", "runs of this job alone")
+	c.Flags().StringSliceVar(&q.states, "state", nil, "only runs in these states, such as failed,missed")
+	c.Flags().StringVar(&q.node, "node", "", "only runs that this node has or had a try at")
+	c.Flags().StringVar(&q.since, "since", "", "only runs that were due in this time (24h) or since then (2026-11-30T02:00:00Z)")
+	c.Flags().IntVar(&q.limit, "limit", 100, "at most this many; 0: all")
 	c.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 	c.MarkFlagsMutuallyExclusive("job", "all-namespaces")
-	f.bind(c)
+	q.f.bind(c)
+	complete(c, "job", o.completeJob(&q.ns, 0))
+	complete(c, "node", o.nodes)
+	complete(c, "state", cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// request is the selection as the API takes it.
+func (q *runSelection) request(now time.Time) (*leaderdv1.ListRunsRequest, error) {
+	if q.limit < 0 {
+		return nil, usagef("--limit: %d is negative", q.limit)
+	}
+	req := &leaderdv1.ListRunsRequest{
+		Parent: "namespaces/" + q.ns.name + "/jobs/-", Order: leaderdv1.ListRunsRequest_ORDER_NEWEST, Node: q.node,
+	}
+	if q.all {
+		req.Parent = "namespaces/-/jobs/-"
+	}
+	if q.job != "" {
+		var err error
+		if req.Parent, err = q.ns.job(q.job); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range q.states {
+		value, ok := leaderdv1.Run_State_value["STATE_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))]
+		if !ok || value == 0 {
+			return nil, usagef("--state: %q is not one of %s%s", clip(name), strings.Join(stateNames(), ", "),
+				suggest.Nearest(name, stateNames()))
+		}
+		req.States = append(req.States, leaderdv1.Run_State(value))
+	}
+	if q.since != "" {
+		since, err := time.Parse(time.RFC3339, q.since)
+		if err != nil {
+			ago, err := time.ParseDuration(q.since)
+			if err != nil || ago < 0 {
+				return nil, usagef("--since: %q is neither a duration such as 90m or 24h, nor a time such as 2026-11-30T02:00:00Z", clip(q.since))
+			}
+			since = now.Add(-ago)
+		}
+		req.SinceTime = timestamppb.New(since)
+	}
+	return req, nil
+}
+
+// listRuns prints the runs as their pages come.
+func listRuns(ctx context.Context, d Deps, a *api, req *leaderdv1.ListRunsRequest, q *runSelection) error {
+	p := &listPrinter[*leaderdv1.Run]{
+		w: d.Stdout, f: q.f,
+		table: newTable(d.Stdout, "JOB", "RUN", "STATE", "REASON", "DUE", "LATE", "TOOK", "TRIES", "NODE"),
+		row:   func(r *leaderdv1.Run) []string { return runRow(r, time.Now()) },
+	}
+	err := pages(func(token string) (string, error) {
+		req.PageToken, req.PageSize = token, pageSize
+		if q.limit > 0 {
+			req.PageSize = int32(min(pageSize, q.limit-p.count)) //nolint:gosec // at most pageSize
+		}
+		resp, err := a.runs.ListRuns(ctx, req)
+		if err != nil {
+			return "", err
+		}
+		for _, run := range resp.GetRuns() {
+			if err := p.print(run); err != nil {
+				return "", err
+			}
+			if p.count == q.limit {
+				return "", nil
+			}
+		}
+		return resp.GetNextPageToken(), nil
+	})
+	if err != nil {
+		return err
+	}
+	return p.end()
+}
+
+// stateNames are the states that a run can be in.
+func stateNames() []string {
+	var names []string
+	for value := range int32(len(leaderdv1.Run_State_name)) {
+		if s := leaderdv1.Run_State(value); s != leaderdv1.Run_STATE_UNSPECIFIED {
+			names = append(names, stateName(s))
+		}
+	}
+	return names
 }
 
 func runRow(r *leaderdv1.Run, now time.Time) []string {
@@ -115,28 +178,55 @@ func lastAttempt(r *leaderdv1.Run) *leaderdv1.Attempt {
 	return nil
 }
 
-// lateness is how long after its due time the first try started.
+// lateness is how long after its due time the first try started. A start is
+// stored with the end of its try; until then the claim tells: work that was
+// claimed in time starts when it is due, other work once it is claimed.
 func lateness(r *leaderdv1.Run) string {
-	if len(r.GetAttempts()) == 0 || r.GetAttempts()[0].GetStartTime() == nil || r.GetDueTime() == nil {
+	if len(r.GetAttempts()) == 0 || r.GetDueTime() == nil {
 		return ""
 	}
-	late := r.GetAttempts()[0].GetStartTime().AsTime().Sub(r.GetDueTime().AsTime())
+	start, about := begun(r.GetAttempts()[0], r.GetDueTime().AsTime())
+	if start.IsZero() || about && !start.After(r.GetDueTime().AsTime()) {
+		return ""
+	}
+	late := start.Sub(r.GetDueTime().AsTime())
 	if late < 0 {
 		return span(late)
 	}
+	if about {
+		return "~" + span(late)
+	}
 	return "+" + span(late)
+}
+
+// begun is when a try started, or about when.
+func begun(a *leaderdv1.Attempt, due time.Time) (start time.Time, about bool) {
+	if a.GetStartTime() != nil {
+		return a.GetStartTime().AsTime(), false
+	}
+	if a.GetState() != leaderdv1.Run_STATE_RUNNING || a.GetClaimTime() == nil {
+		return time.Time{}, false // it may never have started
+	}
+	start = a.GetClaimTime().AsTime()
+	if start.Before(due) {
+		start = due
+	}
+	return start, true
 }
 
 // took is how long the last try ran, until now if it has not ended.
 func took(r *leaderdv1.Run, now time.Time) string {
 	a := lastAttempt(r)
-	if a.GetStartTime() == nil {
+	start, about := begun(a, r.GetDueTime().AsTime())
+	switch {
+	case start.IsZero() || start.After(now):
 		return ""
+	case a.GetEndTime() != nil:
+		return span(a.GetEndTime().AsTime().Sub(start))
+	case about:
+		return "~" + span(now.Sub(start)) + "..."
 	}
-	if a.GetEndTime() == nil {
-		return span(now.Sub(a.GetStartTime().AsTime())) + "..."
-	}
-	return span(a.GetEndTime().AsTime().Sub(a.GetStartTime().AsTime()))
+	return span(now.Sub(start)) + "..."
 }
 
 func runGet(d Deps, o *dialer) *cobra.Command {
@@ -147,7 +237,9 @@ func runGet(d Deps, o *dialer) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "get JOB RUN",
 		Short: "Show a run",
-		Args:  cobra.ExactArgs(2),
+		Args:  wantArgs("JOB", "RUN"),
+
+		ValidArgsFunction: o.completeRun(&ns),
 		RunE: o.with(func(ctx context.Context, a *api, args []string) error {
 			job, err := ns.job(args[0])
 			if err != nil {
@@ -166,7 +258,7 @@ func runGet(d Deps, o *dialer) *cobra.Command {
 			return printRun(d, resp.GetRun())
 		}),
 	}
-	ns.bind(c.Flags())
+	ns.bind(c, o)
 	f.bind(c)
 	return c
 }
@@ -176,7 +268,7 @@ func printRun(d Deps, r *leaderdv1.Run) error {
 	t.row("job:", shortJob(r.GetName()))
 	t.row("run:", runID(r.GetName()))
 	t.row("state:", runState(r))
-	if r.GetReason() != "" {
+	if r.GetReason() != "" || r.GetDetail() != "" {
 		t.row("reason:", strings.TrimSpace(r.GetReason()+" "+r.GetDetail()))
 	}
 	t.row("due:", instant(r.GetDueTime()))
@@ -191,7 +283,7 @@ func printRun(d Deps, r *leaderdv1.Run) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	if err := printAttempts(d, r.GetAttempts()); err != nil {
+	if err := printAttempts(d, r); err != nil {
 		return err
 	}
 	tail := r.GetOutputTail()
@@ -206,22 +298,23 @@ func printRun(d Deps, r *leaderdv1.Run) error {
 	return err
 }
 
-func printAttempts(d Deps, attempts []*leaderdv1.Attempt) error {
-	if len(attempts) == 0 {
+func printAttempts(d Deps, r *leaderdv1.Run) error {
+	if len(r.GetAttempts()) == 0 {
 		return nil
 	}
 	if _, err := fmt.Fprintln(d.Stdout); err != nil {
 		return err
 	}
-	t := newTable(d.Stdout, "TRY", "STATE", "NODE", "STARTED", "TOOK", "CODE", "TOKEN", "TERM", "ERROR")
-	for _, a := range attempts {
+	t := newTable(d.Stdout, "TRY", "STATE", "NODE", "CLAIMED", "STARTED", "TOOK", "CODE", "TOKEN", "TERM", "ERROR")
+	for _, a := range r.GetAttempts() {
 		code := ""
 		if a.ExitCode != nil {
 			code = strconv.Itoa(int(a.GetExitCode()))
 		}
-		one := &leaderdv1.Run{Attempts: []*leaderdv1.Attempt{a}}
-		t.row(strconv.Itoa(int(a.GetNumber())), stateName(a.GetState()), a.GetNode(), instant(a.GetStartTime()),
-			took(one, time.Now()), code, strconv.FormatInt(a.GetToken(), 10), strconv.FormatInt(a.GetTerm(), 10), a.GetError())
+		one := &leaderdv1.Run{DueTime: r.GetDueTime(), Attempts: []*leaderdv1.Attempt{a}}
+		t.row(strconv.Itoa(int(a.GetNumber())), stateName(a.GetState()), a.GetNode(), instant(a.GetClaimTime()),
+			instant(a.GetStartTime()), took(one, time.Now()), code, strconv.FormatInt(a.GetToken(), 10),
+			strconv.FormatInt(a.GetTerm(), 10), a.GetError())
 	}
 	return t.flush()
 }

@@ -20,7 +20,7 @@ signal ends it at once.
 Each setting can be given as a flag, as an environment variable (election-ttl is
 LEADERD_ELECTION_TTL) and in a YAML file (election: {ttl: 5s}); flags win over
 the environment and the environment over the file.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(cmd.Flags(), d.Environ)
 			if err != nil {

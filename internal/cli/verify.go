@@ -47,7 +47,7 @@ forbids it. It only reads, page by page, and asks for one page at a time.
 
 Exit status: 0 if nothing is broken, 1 if something is, 2 if that could not be
 checked.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 	}
 	run := o.with(func(ctx context.Context, a *api, _ []string) error {
 		parents, err := verifyParents(&ns, jobs)
@@ -78,9 +78,10 @@ checked.`,
 	}
 	flags := c.Flags()
 	o.bind(flags, d)
-	ns.bind(flags)
+	ns.bind(c, &o)
 	flags.Lookup("namespace").Usage = "namespace to verify, and of short names; without it and --job all are verified"
 	flags.StringArrayVar(&jobs, "job", nil, "verify this job alone, also a deleted one; may be repeated")
+	complete(c, "job", o.completeJob(&ns, 0))
 	flags.DurationVar(&v.since, "since", time.Hour, "how far back from --to the window begins")
 	flags.StringVar(&from, "from", "", "begin of the window, such as 2026-11-30T06:00:00Z")
 	flags.StringVar(&to, "to", "", "end of the window; default is now")

@@ -316,9 +316,9 @@ func TestVerifyCannotCheck(t *testing.T) {
 		{"--to: \"soon\" is no instant", []string{"--to", "soon"}},
 		{"before it begins", []string{"--from", "2026-11-30T02:00:00Z", "--to", "2026-11-30T01:00:00Z"}},
 		{"yet to come", []string{"--from", "2036-11-30T02:00:00Z", "--to", "2037-11-30T01:00:00Z"}},
-		{"none of the others can be", []string{"--from", "2026-11-30T02:00:00Z", "--since", "1h"}},
+		{"exclude each other", []string{"--from", "2026-11-30T02:00:00Z", "--since", "1h"}},
 		{"there is no job default/nope, and there was none", []string{"--job", "nope"}},
-		{"unknown command", []string{"report"}},
+		{"takes no argument", []string{"report"}},
 	} {
 		code, _, stderr := cmdline(t, addr, "", append([]string{"verify"}, c.args...)...)
 		require.Equal(t, exitUnchecked, code, "%v", c.args)

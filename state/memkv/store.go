@@ -30,7 +30,8 @@ type Store struct {
 	logFirst  int64
 	leases    map[kv.LeaseID]*lease
 	lastLease kv.LeaseID
-	watchers  map[*watcher]struct{}
+	watchers  map[int64]*watcher // by number; an address would make their order differ from run to run
+	watched   int64              // the newest number
 
 	timers sync.WaitGroup // armed timers of leases, and those that have fired and run
 }
@@ -68,7 +69,7 @@ func New(opts ...Option) *Store {
 		tree:      btree.New(32, func(a, b *item) bool { return a.key < b.key }),
 		logFirst:  2,
 		leases:    map[kv.LeaseID]*lease{},
-		watchers:  map[*watcher]struct{}{},
+		watchers:  map[int64]*watcher{},
 	}
 	for _, f := range opts {
 		f(&s.opts)
@@ -85,7 +86,7 @@ func (s *Store) Close() {
 	for l := range maps.Values(s.leases) {
 		s.disarm(l)
 	}
-	for w := range s.watchers {
+	for _, w := range s.watchers {
 		s.end(w, errStopped)
 	}
 	s.mu.Unlock()
@@ -171,7 +172,7 @@ func (s *Store) Compact(ctx context.Context, rev int64) error {
 		s.logFirst = rev
 		s.log[0] = lastOfEachKey(s.log[0])
 	}
-	for w := range s.watchers {
+	for _, w := range s.watchers {
 		w.wakeUp() // those left behind learn it now
 	}
 	return nil

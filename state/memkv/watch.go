@@ -15,6 +15,7 @@ const maxBatch = 1000
 // guarded by the store's lock.
 type watcher struct {
 	s          *Store
+	number     int64
 	key, end   string
 	next       int64 // first revision not looked at yet
 	progress   bool  // asked for
@@ -48,7 +49,9 @@ func (s *Store) Watch(ctx context.Context, key, end string, from int64) (kv.Watc
 		wake:       make(chan struct{}, 1),
 		done:       make(chan struct{}),
 	}
-	s.watchers[w] = struct{}{}
+	s.watched++
+	w.number = s.watched
+	s.watchers[w.number] = w
 	return w, nil
 }
 
@@ -62,7 +65,7 @@ func (s *Store) Progress(ctx context.Context) error {
 	if s.closed {
 		return errStopped
 	}
-	for w := range s.watchers {
+	for _, w := range s.watchers {
 		w.progress = true
 		w.wakeUp()
 	}
@@ -73,7 +76,7 @@ func (s *Store) Progress(ctx context.Context) error {
 // and nothing in it are done with it at once, so that none has to search a long
 // history later.
 func (s *Store) notify(rev int64, events []kv.Event) {
-	for w := range s.watchers {
+	for _, w := range s.watchers {
 		switch {
 		case w.wants(events):
 			w.wakeUp()
@@ -104,7 +107,7 @@ func (s *Store) end(w *watcher, err error) {
 	if w.err == nil {
 		w.err = err
 		close(w.done)
-		delete(s.watchers, w)
+		delete(s.watchers, w.number)
 	}
 }
 

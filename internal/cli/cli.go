@@ -129,6 +129,7 @@ func New(d Deps) *cobra.Command {
 		verifyCommand(d),
 		versionCommand(d),
 	)
+	ownBuiltins(root)
 	return root
 }
 

@@ -56,6 +56,27 @@ func someArgs(name string) cobra.PositionalArgs {
 	}
 }
 
+// ownBuiltins makes the library's own commands refuse what they do not know, as
+// ours do.
+func ownBuiltins(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "completion":
+			c.Args, c.RunE = noArgs, help
+		case "help":
+			c.Args = func(_ *cobra.Command, args []string) error {
+				found, rest, err := root.Find(args)
+				if err == nil && len(rest) > 0 {
+					err = noArgs(found, rest)
+				}
+				return err
+			}
+		}
+	}
+}
+
 func quoted(args []string) string {
 	out := make([]string, len(args))
 	for i, a := range args {
@@ -131,7 +152,7 @@ func ownWords(err error) error {
 		return fmt.Errorf("%s exclude each other: give one of them", strings.Join(flags, " and "))
 	}
 	if m := stranger.FindStringSubmatch(err.Error()); m != nil {
-		return fmt.Errorf("%s has no command %s", m[2], m[1])
+		return fmt.Errorf("%s takes no argument, but got %s", m[2], m[1])
 	}
 	return err
 }

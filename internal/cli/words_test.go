@@ -20,6 +20,8 @@ func TestMistakesAreToldInOurWords(t *testing.T) {
 		"jobz":                           `leaderd has no command "jobz", did you mean job?`,
 		"job aply":                       `leaderd job has no command "aply", did you mean apply?`,
 		"completion tcsh":                `leaderd completion has no command "tcsh"`,
+		"completion bash x":              `leaderd completion bash takes no argument, but got "x"`,
+		"help job gett":                  `leaderd job has no command "gett", did you mean get?`,
 		"job list extra more":            `leaderd job list takes no argument, but got "extra" "more"`,
 		"job get":                        `leaderd job get: JOB is missing`,
 		"job get a b":                    `leaderd job get takes JOB, but got "b" besides`,
@@ -46,6 +48,8 @@ func TestMistakesAreToldInOurWords(t *testing.T) {
 		require.Contains(t, stderr, "error: "+want, line)
 	}
 	require.Equal(t, "v1.2.3\n", succeed(t, addr, "", "--version"))
+	require.Contains(t, succeed(t, addr, "", "help", "job", "get"), "leaderd job get JOB")
+	require.Contains(t, succeed(t, addr, "", "completion"), "bash")
 }
 
 func TestNamesAreCompleted(t *testing.T) {

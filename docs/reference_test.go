@@ -115,7 +115,7 @@ var (
 // TestWhatPagesNameExists finds commands, flags and variables in code.
 func TestWhatPagesNameExists(t *testing.T) {
 	line := commandLine()
-	flags := map[string]bool{"help": true}
+	flags := map[string]bool{"help": true, "version": true}
 	variables := map[string]bool{config.ConfigEnv: true, "LEADERD_ADDRESS": true}
 	for _, c := range commands(line) {
 		for _, set := range []*pflag.FlagSet{c.LocalFlags(), c.InheritedFlags()} {

@@ -115,6 +115,7 @@ func New(d Deps) *cobra.Command {
 		RunE:          help,
 		Version:       d.Version,
 	}
+	root.InitDefaultVersionFlag()
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.SetIn(d.Stdin)

@@ -256,6 +256,9 @@ func (t *term) end(s *session, why error) {
 	}
 	delete(t.sessions, s.owner.Node)
 	t.metrics.sessions.Set(float64(len(t.sessions)))
+	if t.ctx.Err() != nil {
+		return // nothing is planned any more, and the end of the term waits for this
+	}
 	t.cfg.Logger.Info("executor no longer attends; what it had is planned elsewhere", "node", s.owner.Node, "reason", why)
 	t.placeAnew()
 	for _, e := range t.open {

@@ -236,6 +236,9 @@ func (t *term) loop(
 // drainPosted runs what else has been posted, so that a turn serves many.
 func (t *term) drainPosted() {
 	for range cap(t.posted) {
+		if t.ctx.Err() != nil {
+			return
+		}
 		select {
 		case do := <-t.posted:
 			do()
@@ -268,7 +271,7 @@ func (t *term) turn(now time.Time) {
 // bound on open entries allows.
 func (t *term) plan(now time.Time) {
 	until := now.Add(t.cfg.Horizon)
-	for len(t.open) < t.cfg.MaxOpen {
+	for len(t.open) < t.cfg.MaxOpen && t.ctx.Err() == nil {
 		job, slot, ok := t.timeline.pop(until)
 		if !ok {
 			t.planned = later(t.planned, until)

@@ -220,7 +220,7 @@ func TestClientWaitsForTheStore(t *testing.T) {
 	f.fail = func(string) error {
 		return apiErr(codes.Unavailable, leaderdv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE, "the store cannot be reached")
 	}
-	code, _, stderr := cmdline(t, addr, "", "job", "list", "--timeout", "300ms")
+	code, _, stderr := cmdline(t, addr, "", "job", "list", "--timeout", "1s")
 	require.Equal(t, 1, code)
 	require.Equal(t, "error: the store cannot be reached\n", stderr)
 }

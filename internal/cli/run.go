@@ -117,7 +117,7 @@ func listRuns(ctx context.Context, d Deps, a *api, req *leaderdv1.ListRunsReques
 	err := pages(func(token string) (string, error) {
 		req.PageToken, req.PageSize = token, pageSize
 		if q.limit > 0 {
-			req.PageSize = int32(min(pageSize, q.limit-p.count)) //nolint:gosec // at most pageSize
+			req.PageSize = int32(min(pageSize, q.limit-p.count))
 		}
 		resp, err := a.runs.ListRuns(ctx, req)
 		if err != nil {

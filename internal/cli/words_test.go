@@ -37,7 +37,7 @@ func TestMistakesAreToldInOurWords(t *testing.T) {
 		"job list -o xml":                `--output: "xml": want table, json or yaml`,
 		"job list -A=perhaps":            `--all-namespaces: "perhaps": must be true or false`,
 		"job list -A -n x":               `--all-namespaces and --namespace exclude each other: give one of them`,
-		"run list --state suceeded":      `--state: "suceeded" is not one of pending, running, waiting, succeeded, failed, timed_out, cancelled, interrupted, lost, skipped, missed, unreadable, did you mean succeeded?`,
+		"run list --state faild":         `--state: "faild" is not one of pending, running, waiting, succeeded, failed, timed_out, cancelled, interrupted, lost, skipped, missed, unreadable, did you mean failed?`,
 		"run list --since yesterday":     `--since: "yesterday" is neither a duration such as 90m or 24h, nor a time such as 2026-11-30T02:00:00Z`,
 		"run list --state unspecified":   `--state: "unspecified" is not one of pending`,
 		"job apply -f x --dry-run=maybe": `--dry-run: "maybe": must be true or false`,

@@ -17,6 +17,9 @@ import (
 	"github.com/leaderd/leaderd/state"
 )
 
+// maxTurn is after how long a loop that has not turned counts as stuck.
+const maxTurn = 15 * time.Second
+
 // Why sessions end.
 var (
 	errReplaced     = errors.New("the executor attends anew")
@@ -120,14 +123,31 @@ func serve(ctx context.Context, t *term, s *session, stream workerv1.LeaderServi
 
 // send sends until the session is gone, the executor falls silent or leaves.
 // It does not wait for the receiver, which ends when the handler has returned.
+// It sends the pulses too: a loop that has much to do loses no executor, whose
+// return would give it more to do yet. One that has not turned for long is stuck,
+// and does.
 func send(ctx context.Context, t *term, s *session, stream workerv1.LeaderService_AttendServer, heard <-chan struct{}) error {
 	silence := 3 * t.cfg.PulseInterval
 	timer := time.NewTimer(silence)
 	defer timer.Stop()
+	pulse := time.NewTicker(t.cfg.PulseInterval)
+	defer pulse.Stop()
+	welcomed := false
 	for {
 		select {
 		case m := <-s.out:
 			if err := stream.Send(m); err != nil {
+				return fmt.Errorf("send: %w", err)
+			}
+			welcomed = true
+			pulse.Reset(t.cfg.PulseInterval)
+		case <-pulse.C:
+			if !welcomed || time.Since(time.UnixMicro(t.beat.Load())) > maxTurn {
+				continue
+			}
+			if err := stream.Send(&workerv1.AttendResponse{
+				Kind: &workerv1.AttendResponse_Pulse{Pulse: &workerv1.Pulse{Clock: t.now().UnixMicro()}},
+			}); err != nil {
 				return fmt.Errorf("send: %w", err)
 			}
 		case <-heard:

@@ -1,8 +1,6 @@
 package planner
 
 import (
-	"time"
-
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -41,7 +39,6 @@ type session struct {
 	unsent  []*workerv1.Entry
 	specs   map[uint32]*workerv1.Spec // that unsent entries need and the executor lacks
 	revoked []uint32
-	lastOut time.Time
 }
 
 // version is what a reference of a session stands for.
@@ -138,11 +135,10 @@ func (t *term) flush(s *session) {
 		t.end(s, errSlow)
 		return
 	}
-	now := time.Now() // monotonic: a clock that was set back ends no session
 	for len(s.revoked) > 0 {
 		if !s.send(&workerv1.AttendResponse{
 			Kind: &workerv1.AttendResponse_Revoke{Revoke: &workerv1.Revoke{Refs: s.revoked}},
-		}, now) {
+		}) {
 			return
 		}
 		s.revoked = nil
@@ -150,7 +146,7 @@ func (t *term) flush(s *session) {
 	for len(s.unsent) > 0 {
 		n, specs := s.nextPlan()
 		plan := &workerv1.Plan{Entries: s.unsent[:n:n], Specs: specs}
-		if !s.send(&workerv1.AttendResponse{Kind: &workerv1.AttendResponse_Plan{Plan: plan}}, now) {
+		if !s.send(&workerv1.AttendResponse{Kind: &workerv1.AttendResponse_Plan{Plan: plan}}) {
 			return
 		}
 		t.metrics.planned.Add(float64(n))
@@ -160,11 +156,6 @@ func (t *term) flush(s *session) {
 		s.unsent = s.unsent[n:]
 	}
 	s.unsent = nil
-	if now.Sub(s.lastOut) >= t.cfg.PulseInterval {
-		s.send(&workerv1.AttendResponse{
-			Kind: &workerv1.AttendResponse_Pulse{Pulse: &workerv1.Pulse{Clock: t.now().UnixMicro()}},
-		}, now)
-	}
 }
 
 // nextPlan answers how many unsent entries fit into a message, and the specs
@@ -188,10 +179,9 @@ func (s *session) nextPlan() (n int, specs []*workerv1.Spec) {
 	return n, specs
 }
 
-func (s *session) send(m *workerv1.AttendResponse, now time.Time) bool {
+func (s *session) send(m *workerv1.AttendResponse) bool {
 	select {
 	case s.out <- m:
-		s.lastOut = now
 		return true
 	default:
 		return false
@@ -214,7 +204,7 @@ func (t *term) attend(s *session, hello *workerv1.Hello) {
 		Term:          t.leadership.Number,
 		Horizon:       durationpb.New(t.cfg.Horizon),
 		PulseInterval: durationpb.New(t.cfg.PulseInterval),
-	}}}, time.Now())
+	}}})
 	for _, h := range hello.GetHeld() {
 		t.held(h)
 	}

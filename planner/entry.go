@@ -15,6 +15,16 @@ type entryKey struct {
 	shard int
 }
 
+// openKey is an entryKey by which open entries are kept.
+type openKey struct {
+	job   uint64 // timed.number
+	due   int64
+	run   state.RunID
+	shard int
+}
+
+func (k *entryKey) open() openKey { return openKey{k.job.number, k.due, k.run, k.shard} }
+
 // entry is a shard of a run that is to be started and is not known to have a
 // record of its own yet.
 type entry struct {

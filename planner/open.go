@@ -200,7 +200,8 @@ func (t *term) lookup(s *session, p *workerv1.Progress) *entry {
 	if v.timed == nil {
 		return nil
 	}
-	e := t.open[entryKey{job: v.timed, due: p.GetDue(), run: state.RunID(p.GetRun()), shard: int(p.GetShard())}]
+	key := entryKey{job: v.timed, due: p.GetDue(), run: state.RunID(p.GetRun()), shard: int(p.GetShard())}
+	e := t.open[key.open()]
 	if e == nil || e.attempt() != max(1, int(p.GetAttempt())) {
 		return nil // news of an earlier attempt, perhaps
 	}

@@ -47,7 +47,7 @@ type term struct {
 	// planned is the instant up to which the timeline has been popped.
 	planned time.Time
 
-	open   map[entryKey]*entry
+	open   map[openKey]*entry
 	byDue  minheap[*entry] // for the watermark; drops what is done lazily
 	checks minheap[*entry] // by when to look at an entry again
 
@@ -104,7 +104,7 @@ func newTerm(p *Planner, leadership state.Term) *term {
 		posted:     make(chan func(), 1024),
 		over:       make(chan struct{}),
 		jobs:       make(map[state.JobID]*timed),
-		open:       make(map[entryKey]*entry),
+		open:       make(map[openKey]*entry),
 		sessions:   make(map[string]*session),
 		nodes:      make(map[string]state.Node),
 		marks:      make(chan state.Watermark, 1),
@@ -288,10 +288,10 @@ func (t *term) plan(now time.Time) {
 
 // add opens an entry and plans it onto its executor; false if it is open.
 func (t *term) add(e *entry, now time.Time) bool {
-	if _, dup := t.open[e.entryKey]; dup {
+	if _, dup := t.open[e.entryKey.open()]; dup {
 		return false
 	}
-	t.open[e.entryKey] = e
+	t.open[e.entryKey.open()] = e
 	e.at = len(e.job.open)
 	e.job.open = append(e.job.open, e)
 	if e.slot() {
@@ -326,7 +326,7 @@ func (t *term) close(e *entry) {
 	if e.pending != nil {
 		t.asked--
 	}
-	delete(t.open, e.entryKey)
+	delete(t.open, e.entryKey.open())
 	siblings := e.job.open
 	last := len(siblings) - 1
 	siblings[e.at] = siblings[last]

@@ -2,12 +2,16 @@ package planner
 
 import (
 	"math"
+	"sync/atomic"
 	"time"
 )
 
 // timed is a job's place on the timeline.
 type timed struct {
 	job *Job
+	// number tells it apart. An address would too, but the order of what is kept
+	// by it would not repeat in a simulation.
+	number uint64
 	// last is the newest slot that was popped, next the one to come, in Unix
 	// seconds or never.
 	last, next int64
@@ -23,7 +27,11 @@ type timed struct {
 // never stands for no slot.
 const never = math.MinInt64
 
-func newTimed(j *Job) *timed { return &timed{job: j, last: never, next: never, at: -1} }
+var lastTimed atomic.Uint64
+
+func newTimed(j *Job) *timed {
+	return &timed{job: j, number: lastTimed.Add(1), last: never, next: never, at: -1}
+}
 
 func slotSeconds(t time.Time) int64 {
 	if t.IsZero() {

@@ -53,7 +53,7 @@ func (t *term) addWaiting(l *state.Live, now time.Time) {
 	if _, slot := l.Run.Slot(); !slot {
 		key.run = l.Run
 	}
-	if e := t.open[key]; e != nil {
+	if e := t.open[key.open()]; e != nil {
 		if e.waiting != nil && e.waiting.Token >= l.Token || e.deciding {
 			return
 		}

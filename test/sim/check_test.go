@@ -39,6 +39,7 @@ type checker struct {
 	claims   []claimed
 	byToken  map[string]*claimed // see tokenKey
 	live     map[runKey]state.Live
+	holds    map[string]runKey // the run whose live record a key holds
 	records  map[runKey]state.Record
 	decided  map[runKey]int64 // revision of the first record, live or verdict
 	ranges   map[state.JobID][]state.Record
@@ -63,6 +64,7 @@ func (w *world) check(settled bool) []string {
 		oracle: o, skewed: w.skewed, audit: w.audit.all(), spans: w.history.all(), revoked: map[state.Owner]bool{},
 		byToken:  map[string]*claimed{},
 		live:     map[runKey]state.Live{},
+		holds:    map[string]runKey{},
 		records:  map[runKey]state.Record{},
 		decided:  map[runKey]int64{},
 		ranges:   map[state.JobID][]state.Record{},
@@ -144,6 +146,7 @@ func (c *checker) replay() {
 				c.claim(e, l, attempts)
 			}
 			c.live[k] = l
+			c.holds[e.KV.Key] = k
 		case "history":
 			if e.Deleted || e.KV.Version > 1 {
 				c.fail("rev %d: verdict %s was changed", e.revision, e.KV.Key)
@@ -185,19 +188,17 @@ func (c *checker) replay() {
 }
 
 func (c *checker) deleteLive(e *event) {
-	_, rest := e.part()
-	id, more := jobOf(rest)
-	run, _, _ := strings.Cut(more, "/")
-	k := runKey{id, state.RunID(run)}
+	k := c.holds[e.KV.Key]
+	delete(c.holds, e.KV.Key)
 	if _, ok := c.records[k]; !ok {
 		// The verdict of the same transaction may come behind it.
 		for i := range c.audit {
 			o := &c.audit[i]
-			if kind, rest := o.part(); o.revision == e.revision && kind == "history" && rest == id.Namespace+"/"+id.Name+"/"+run {
+			if kind, rest := o.part(); o.revision == e.revision && kind == "history" && rest == k.job.Namespace+"/"+k.job.Name+"/"+string(k.run) {
 				return
 			}
 		}
-		c.fail("rev %d: live record of %s %s vanished without a verdict", e.revision, id, run)
+		c.fail("rev %d: live record of %s %s vanished without a verdict", e.revision, k.job, k.run)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -237,14 +238,17 @@ func (c *conn) LocalAddr() net.Addr { return address(c.out.from.name) }
 // RemoteAddr implements net.Conn.
 func (c *conn) RemoteAddr() net.Addr { return address(c.out.to.name) }
 
-// SetDeadline implements net.Conn. Deadlines are not kept: nothing here relies on
-// them but the haste of a shutdown.
-func (c *conn) SetDeadline(time.Time) error { return nil }
+// SetDeadline implements net.Conn, for reads.
+func (c *conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 
 // SetReadDeadline implements net.Conn.
-func (c *conn) SetReadDeadline(time.Time) error { return nil }
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.in.change(func() { c.in.deadline = t })
+	return nil
+}
 
-// SetWriteDeadline implements net.Conn.
+// SetWriteDeadline implements net.Conn. It is not kept: a write waits for room
+// only.
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
 // maxFlow is how many bytes may be on their way before a writer waits.
@@ -258,10 +262,12 @@ type flow struct {
 	mu     sync.Mutex
 	pieces []piece
 	size   int
-	last   time.Time     // when the newest piece arrives
-	err    error         // of reads behind the last piece; io.EOF once finished
-	broken error         // of writes, and of reads at once
-	news   chan struct{} // closed and made anew at every change
+	last   time.Time // when the newest piece arrives
+	// deadline is the reader's, zero for none.
+	deadline time.Time
+	err      error         // of reads behind the last piece; io.EOF once finished
+	broken   error         // of writes, and of reads at once
+	news     chan struct{} // closed and made anew at every change
 }
 
 type piece struct {
@@ -371,6 +377,16 @@ func (f *flow) read(p []byte) (int, error) {
 		case open && f.err != nil:
 			defer f.mu.Unlock()
 			return 0, f.err
+		}
+		if !f.deadline.IsZero() {
+			left := time.Until(f.deadline)
+			if left <= 0 {
+				f.mu.Unlock()
+				return 0, os.ErrDeadlineExceeded
+			}
+			if wait <= 0 || left < wait {
+				wait = left
+			}
 		}
 		f.mu.Unlock()
 		f.sleep(wait, news, turn)

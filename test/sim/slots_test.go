@@ -18,7 +18,7 @@ const staleWatch = 45 * time.Second
 // lateMark is how far the watermark may go back: a write whose
 // outcome is unknown may be carried out behind newer ones. A successor then looks
 // again at slots that have their records.
-const lateMark = 10 * time.Second
+const lateMark = time.Minute
 
 // watermarks checks that the watermark rises, and never passes a slot that nobody
 // has decided: invariant 2 at every instant.

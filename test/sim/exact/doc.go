@@ -1,6 +1,7 @@
 // Package exact makes a run of the simulation repeatable to the last bit: it
 // writes an overlay for the go command in which a few functions of Go's runtime
-// take what they draw, and when they switch, from the simulation.
+// and standard library take what they draw, and when they switch, from the
+// simulation.
 //
 // # What a run depends on
 //
@@ -10,14 +11,19 @@
 //
 //	random numbers: math/rand/v2's global functions, hash seeds,   one generator for the bubble,
 //	the order of maps, select cases and simultaneous timers        begun from SeedVariable
-//	hash functions and addresses, which order maps by them         the runtime's seed is fixed;
+//	hash functions, which order large maps                         the runtime's seed is fixed
+//	addresses, which order large maps with pointers as keys        contexts end their children in order;
 //	                                                               GOEXPERIMENT=norandomizedheapbase64
 //	preemption of a goroutine after 10 ms of real time             there is none
 //	the scheduler's counter, which the runtime's own goroutines    counts the bubble's only
 //	advance
 //	a mutex that starves after 1 ms of real time                   virtual time
-//	garbage collection at a rate of real time                      GOGC=off; the run collects
-//	                                                               at instants of virtual time
+//	garbage collection at a rate of real time                      GOGC=off; the run collects at
+//	                                                               instants of virtual time, and all at once
+//
+// Addresses are not the same in every run: threads come and go by real time, and
+// take memory. So what is simulated must not go through a map of more than eight
+// pointers in its own order.
 //
 // Everything else is left as it is. Without the overlay the simulation does the
 // same, but a seed then fixes the faults only, not how goroutines interleave.

@@ -15,29 +15,36 @@ const SeedVariable = "LEADERD_SIM_SEED"
 // Environment are the variables that a process needs beside SeedVariable, and
 // its build too.
 func Environment() []string {
-	return []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1", BuildEnvironment}
+	return []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1,gcstoptheworld=2", BuildEnvironment}
 }
 
 // BuildEnvironment is what the build of an exact program needs.
 const BuildEnvironment = "GOEXPERIMENT=norandomizedheapbase64"
 
-// change replaces one piece of the runtime's source, which must be there once.
+// change replaces one piece of a file of the standard library, which must be
+// there once.
 type change struct{ file, from, to string }
 
 var changes = []change{
 	// Random numbers.
-	{"rand.go", "	globalRand.state.Init(*seed)\n", "	*seed = [32]byte{1}\n	globalRand.state.Init(*seed)\n"},
-	{"rand.go", "	mp := getg().m\n	c := &mp.chacha8\n", "	if getg().bubble != nil {\n		return simRand()\n	}\n	mp := getg().m\n	c := &mp.chacha8\n"},
-	{"rand.go", "// rand32 is uint32(rand())", generator + "// rand32 is uint32(rand())"},
-	{"synctest.go", "	bubble.now = synctestBaseTime\n", "	bubble.now = synctestBaseTime\n	simBegin()\n"},
-	{"select.go", "cheaprandn(uint32(norder + 1))", "randn(uint32(norder + 1))"},
-	{"time.go", "t.rand = cheaprand()", "t.rand = rand32()"},
-	{"sema.go", "s.ticket = cheaprand() | 1", "s.ticket = rand32() | 1"},
+	{"runtime/rand.go", "	globalRand.state.Init(*seed)\n", "	*seed = [32]byte{1}\n	globalRand.state.Init(*seed)\n"},
+	{"runtime/rand.go", "	mp := getg().m\n	c := &mp.chacha8\n", "	if getg().bubble != nil {\n		return simRand()\n	}\n	mp := getg().m\n	c := &mp.chacha8\n"},
+	{"runtime/rand.go", "// rand32 is uint32(rand())", generator + "// rand32 is uint32(rand())"},
+	{"runtime/synctest.go", "	bubble.now = synctestBaseTime\n", "	bubble.now = synctestBaseTime\n	simBegin()\n"},
+	{"runtime/select.go", "cheaprandn(uint32(norder + 1))", "randn(uint32(norder + 1))"},
+	{"runtime/time.go", "t.rand = cheaprand()", "t.rand = rand32()"},
+	{"runtime/sema.go", "s.ticket = cheaprand() | 1", "s.ticket = rand32() | 1"},
 	// The scheduler.
-	{"proc.go", "	gp := mp.curg\n	if gp == nil || gp == mp.g0 {\n		return false\n	}\n	if readgstatus(gp)&^_Gscan == _Gsyscall {\n", "	gp := mp.curg\n	if gp == nil || gp == mp.g0 || gp.bubble != nil {\n		return false\n	}\n	if readgstatus(gp)&^_Gscan == _Gsyscall {\n"},
-	{"proc.go", "	if !inheritTime {\n		mp.p.ptr().schedtick++\n", "	if !inheritTime && gp.bubble != nil {\n		mp.p.ptr().schedtick++\n"},
+	{"runtime/proc.go", "	gp := mp.curg\n	if gp == nil || gp == mp.g0 {\n		return false\n	}\n	if readgstatus(gp)&^_Gscan == _Gsyscall {\n", "	gp := mp.curg\n	if gp == nil || gp == mp.g0 || gp.bubble != nil {\n		return false\n	}\n	if readgstatus(gp)&^_Gscan == _Gsyscall {\n"},
+	{"runtime/proc.go", "	if !inheritTime {\n		mp.p.ptr().schedtick++\n", "	if !inheritTime && gp.bubble != nil {\n		mp.p.ptr().schedtick++\n"},
+	// Contexts.
+	{"context/context.go", "	children map[canceler]struct{}", "	children map[canceler]uint64"},
+	{"context/context.go", "make(map[canceler]struct{})", "make(map[canceler]uint64)"},
+	{"context/context.go", "p.children[child] = struct{}{}", "simChildren++\n			p.children[child] = simChildren"},
+	{"context/context.go", "range c.children {", "range simInOrder(c.children) {"},
+	{"context/context.go", "// A cancelCtx can be canceled. ", inOrder + "// A cancelCtx can be canceled. "},
 	// Mutexes.
-	{"sema.go", "func internal_sync_nanotime() int64 {\n", "func internal_sync_nanotime() int64 {\n	if bubble := getg().bubble; bubble != nil {\n		return bubble.now\n	}\n"},
+	{"runtime/sema.go", "func internal_sync_nanotime() int64 {\n", "func internal_sync_nanotime() int64 {\n	if bubble := getg().bubble; bubble != nil {\n		return bubble.now\n	}\n"},
 }
 
 // generator is SplitMix64. The goroutines of a bubble share it; with one P no
@@ -65,44 +72,69 @@ func simRand() uint64 {
 
 `
 
+// inOrder has the children of a context end in the order of their making, in
+// place of one that depends on their addresses.
+const inOrder = `// simChildren numbers the children of all contexts.
+var simChildren uint64
+
+func simInOrder(children map[canceler]uint64) func(func(canceler) bool) {
+	return func(yield func(canceler) bool) {
+		for len(children) > 0 {
+			var first canceler
+			least := ^uint64(0)
+			for child, n := range children {
+				if n < least {
+					first, least = child, n
+				}
+			}
+			delete(children, first)
+			if !yield(first) {
+				return
+			}
+		}
+	}
+}
+
+`
+
 // Write writes the overlay for the Go tree at goroot into the directory dir, and
-// answers the file that go build -overlay takes. It fails where the runtime's
-// source is not what the changes were written for.
+// answers the file that go build -overlay takes. It fails where the
+// library's source is not what the changes were written for.
 func Write(goroot, dir string) (string, error) {
 	texts := map[string]string{}
 	for _, c := range changes {
-		path := filepath.Join(goroot, "src", "runtime", c.file)
+		path := filepath.Join(goroot, "src", filepath.FromSlash(c.file))
 		text, ok := texts[path]
 		if !ok {
 			data, err := os.ReadFile(path)
 			if err != nil {
-				return "", fmt.Errorf("overlay the runtime: %w", err)
+				return "", fmt.Errorf("overlay the library: %w", err)
 			}
 			text = string(data)
 		}
 		if n := strings.Count(text, c.from); n != 1 {
-			return "", fmt.Errorf("overlay the runtime: %s has %d times what is to be replaced, not once: %q", path, n, c.from)
+			return "", fmt.Errorf("overlay the library: %s has %d times what is to be replaced, not once: %q", path, n, c.from)
 		}
 		texts[path] = strings.Replace(text, c.from, c.to, 1)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("overlay the runtime: %w", err)
+		return "", fmt.Errorf("overlay the library: %w", err)
 	}
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
 	for path, text := range texts {
-		to := filepath.Join(dir, filepath.Base(path))
+		to := filepath.Join(dir, filepath.Base(filepath.Dir(path))+"_"+filepath.Base(path))
 		if err := os.WriteFile(to, []byte(text), 0o600); err != nil {
-			return "", fmt.Errorf("overlay the runtime: %w", err)
+			return "", fmt.Errorf("overlay the library: %w", err)
 		}
 		overlay.Replace[path] = to
 	}
 	data, err := json.MarshalIndent(overlay, "", "  ")
 	if err != nil {
-		return "", fmt.Errorf("overlay the runtime: %w", err)
+		return "", fmt.Errorf("overlay the library: %w", err)
 	}
 	name := filepath.Join(dir, "overlay.json")
 	if err := os.WriteFile(name, data, 0o600); err != nil {
-		return "", fmt.Errorf("overlay the runtime: %w", err)
+		return "", fmt.Errorf("overlay the library: %w", err)
 	}
 	return name, nil
 }

@@ -178,11 +178,13 @@ func (c *chaos) compact() {
 	}
 }
 
-// clock sets a node's clock: a moment wrong, or, in wild runs, by minutes; the
-// latter are found out soon.
+// clock sets a node's clock: it is a few seconds wrong, forwards or back; in wild
+// runs by minutes, which is found out soon. Two clocks differ by less than the 15
+// seconds by which a new leader looks behind the watermark for changed jobs.
 func (c *chaos) clock() {
 	h := c.anyHost()
-	skew := c.span(-time.Second, time.Second)
+	most := pick(c, 100*time.Millisecond, time.Second, 7*time.Second)
+	skew := c.span(-most, most)
 	if c.wild && c.chance(50) {
 		skew = c.span(-90*time.Second, 90*time.Second)
 		if c.chance(10) {

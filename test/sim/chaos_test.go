@@ -28,6 +28,7 @@ var (
 	hoursFlag   = flag.Float64("hours", 0, "virtual hours of each seed; 0: ten minutes")
 	jobsFlag    = flag.Int("jobs", 6, "how many jobs at a time")
 	withoutFlag = flag.String("without", "", "kinds of faults and changes to leave out, separated by commas")
+	wildFlag    = flag.Bool("wild", false, "clocks that are wrong by minutes, not by seconds")
 	dumpFlag    = flag.String("dump", "", "file that gets all that the nodes log, debug messages too")
 )
 
@@ -88,7 +89,7 @@ type chaos struct {
 	nonce   uint32
 	// heal are what ends passing faults, by when.
 	heal []remedy
-	// wild lets clocks be wrong by more than a moment.
+	// wild lets clocks be wrong by minutes.
 	wild      bool
 	acted     int
 	collected time.Time
@@ -104,7 +105,7 @@ func newChaos(w *world, seed uint64, without []string) *chaos {
 	if c.chance(25) {
 		w.plan = planner.Config{MaxOpen: 100}
 	}
-	c.wild = c.chance(30)
+	c.wild = *wildFlag
 	for i, a := range acts {
 		for range a.weight {
 			c.deck = append(c.deck, i)

@@ -29,6 +29,7 @@ type options struct {
 	without   string
 	processes int
 	shrink    bool
+	wild      bool
 	dir       string
 }
 
@@ -40,6 +41,7 @@ func main() {
 	flag.IntVar(&o.jobs, "jobs", 6, "how many jobs at a time")
 	flag.StringVar(&o.without, "without", "", "kinds of faults and changes to leave out, separated by commas")
 	flag.IntVar(&o.processes, "processes", runtime.NumCPU(), "how many seeds run at a time")
+	flag.BoolVar(&o.wild, "wild", false, "clocks that are wrong by minutes, not by seconds")
 	flag.BoolVar(&o.shrink, "shrink", true, "look for a smaller run that fails too")
 	flag.StringVar(&o.dir, "dir", filepath.Join(".cache", "sim"), "where the program is built, and traces of failed seeds are left")
 	flag.Parse()
@@ -138,6 +140,7 @@ type attempt struct {
 	hours   float64
 	jobs    int
 	without string
+	wild    bool
 }
 
 func (a *attempt) args() []string {
@@ -148,6 +151,9 @@ func (a *attempt) args() []string {
 	if a.without != "" {
 		args = append(args, "-without", a.without)
 	}
+	if a.wild {
+		args = append(args, "-wild")
+	}
 	return args
 }
 
@@ -156,6 +162,9 @@ func (a *attempt) String() string {
 	s := fmt.Sprintf("make sim SEEDS=1 SEED=%d HOURS=%g JOBS=%d", a.seed, a.hours, a.jobs)
 	if a.without != "" {
 		s += " WITHOUT=" + a.without
+	}
+	if a.wild {
+		s += " WILD=true"
 	}
 	return s
 }
@@ -169,7 +178,7 @@ func (r *runner) try(ctx context.Context, a attempt) (string, bool) {
 }
 
 func (r *runner) one(ctx context.Context, seed uint64) {
-	a := attempt{seed, r.hours, r.jobs, r.without}
+	a := attempt{seed, r.hours, r.jobs, r.without, r.wild}
 	out, ok := r.try(ctx, a)
 	if ctx.Err() != nil {
 		return
@@ -227,7 +236,7 @@ func complaint(out string) string {
 // jobs, without kinds of faults. Each of them is another run, since its draws
 // differ; what is left is what such a failure takes.
 func (r *runner) shrink(ctx context.Context, seed uint64) {
-	best := attempt{seed, r.hours, r.jobs, r.without}
+	best := attempt{seed, r.hours, r.jobs, r.without, r.wild}
 	budget := time.Now().Add(2*time.Minute + time.Duration(20*r.hours)*time.Second)
 	better := func(a attempt) bool {
 		if ctx.Err() != nil || time.Now().After(budget) {

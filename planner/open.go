@@ -3,6 +3,7 @@ package planner
 import (
 	"time"
 
+	"github.com/leaderd/leaderd/internal/mutant"
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
 	"github.com/leaderd/leaderd/state"
 )
@@ -91,6 +92,7 @@ func (t *term) checkLate(e *entry, now time.Time) {
 	case len(e.holders) == 0 || e.busy:
 		t.place(e)
 		e.busy = false
+	case mutant.Off(mutant.Hedge):
 	case t.hedges.spend(now):
 		t.metrics.hedges.Inc()
 		if had := len(e.holders); had > 0 {

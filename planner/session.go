@@ -4,6 +4,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/leaderd/leaderd/internal/mutant"
 	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
 	"github.com/leaderd/leaderd/state"
@@ -252,7 +253,7 @@ func (t *term) end(s *session, why error) {
 	t.cfg.Logger.Info("executor no longer attends; what it had is planned elsewhere", "node", s.owner.Node, "reason", why)
 	t.placeAnew()
 	for _, e := range t.open {
-		if e.heldBy(s) {
+		if e.heldBy(s) && !mutant.Off(mutant.Hedge) {
 			e.drop(s)
 			t.place(e)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/leaderd/leaderd/internal/mutant"
 	"github.com/leaderd/leaderd/state"
 )
 
@@ -89,6 +90,10 @@ func (t *term) takeOver(jobs []*Job, gone []state.JobVersion, mark state.Waterma
 	for _, j := range jobs {
 		timed := newTimed(j)
 		t.jobs[j.ID] = timed
+		if mutant.Off(mutant.Replay) {
+			t.timeline.put(timed, now)
+			continue
+		}
 		w := window{version: j, from: since(j, from), until: edge, older: from.Add(-recheck)}
 		t.timeline.put(timed, later(w.from, edge))
 		if first := j.NextSlot(w.from); !first.IsZero() && !first.After(edge) {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/leaderd/leaderd/internal/mutant"
 	"github.com/leaderd/leaderd/state"
 )
 
@@ -15,7 +16,7 @@ func (t *term) mark(now time.Time) {
 	if t.planned.Before(now) {
 		instant = t.planned
 	}
-	for t.byDue.len() > 0 {
+	for t.byDue.len() > 0 && !mutant.Off(mutant.Watermark) {
 		due, e := t.byDue.top()
 		if e.done {
 			t.byDue.pop()

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"github.com/leaderd/leaderd/internal/mutant"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/kv"
 )
@@ -43,14 +44,26 @@ func (s *Store) claimRequest(t *claimTry, value []byte) {
 	}{}
 	r := &room.request
 	r.guards, r.alone = room.guardRoom[:0], room.aloneRoom[:0]
-	r.guard(s.registered(live.Owner), unchanged(s.closedKey, t.closed))
-	r.guards = append(r.guards, unchanged(s.changedKey, t.changed))
-	r.txn.If = append(room.ifRoom[:0], absent(k.history))
+	if !mutant.Off(mutant.Registration) {
+		r.guard(s.registered(live.Owner))
+	}
+	if !mutant.Off(mutant.Closed) {
+		r.guard(unchanged(s.closedKey, t.closed))
+	}
+	if !mutant.Off(mutant.JobsChanged) {
+		r.guards = append(r.guards, unchanged(s.changedKey, t.changed))
+	}
+	r.txn.If = room.ifRoom[:0]
+	if !mutant.Off(mutant.History) {
+		r.txn.If = append(r.txn.If, absent(k.history))
+	}
 	// The job is as planned. If it was when some job was changed last, then it is
 	// while none is changed again, which all claims of a batch compare at once.
-	if job := unchanged(k.job, c.JobRevision); t.seen {
+	switch job := unchanged(k.job, c.JobRevision); {
+	case mutant.Off(mutant.JobRevision):
+	case t.seen:
 		r.alone = append(r.alone, job)
-	} else {
+	default:
 		r.txn.If = append(r.txn.If, job)
 	}
 	r.txn.Then = append(room.thenRoom[:0], kv.Put(k.live, value, 0))
@@ -65,6 +78,7 @@ func (s *Store) claimRequest(t *claimTry, value []byte) {
 		r.reads = append(r.reads, scope)
 	}
 	switch {
+	case mutant.Off(mutant.LiveRecord):
 	case c.Token != 0:
 		r.txn.If = append(r.txn.If, unchanged(k.live, c.Token))
 	case live.Exclusive:
@@ -72,7 +86,7 @@ func (s *Store) claimRequest(t *claimTry, value []byte) {
 		r.txn.If = append(r.txn.If, kv.Compare{
 			Key: k.active, End: k.activeEnd, Target: kv.TargetModRevision, Int: t.last.token,
 		})
-		if t.last.token != 0 && !t.last.over {
+		if t.last.token != 0 && !t.last.over && !mutant.Off(mutant.GateVerdict) {
 			lastHistory := s.keys.historyRun(c.Job, t.last.run)
 			r.txn.If = append(r.txn.If, present(lastHistory))
 			r.reads = append(r.reads, s.batch.hash(lastHistory))

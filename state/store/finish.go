@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/leaderd/leaderd/internal/mutant"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
 	"github.com/leaderd/leaderd/state/kv"
@@ -217,7 +218,13 @@ func (s *Store) tokenRequest(l *state.Live) (*request, names) {
 		writeRoom [3]uint64
 	}{}
 	r := &room.request
-	r.txn.If = append(room.ifRoom[:0], unchanged(k.live, l.Token), absent(k.history))
+	r.txn.If = room.ifRoom[:0]
+	if !mutant.Off(mutant.FinishToken) {
+		r.txn.If = append(r.txn.If, unchanged(k.live, l.Token))
+	}
+	if !mutant.Off(mutant.FirstVerdict) {
+		r.txn.If = append(r.txn.If, absent(k.history))
+	}
 	r.txn.Then = room.thenRoom[:0]
 	r.reads = append(room.readRoom[:0], s.batch.hash(k.live), s.batch.hash(k.history))
 	r.writes = room.writeRoom[:0]

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leaderd/leaderd/internal/mutant"
 	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
@@ -174,6 +175,9 @@ func (s *Store) commitEdit(
 		return 0, stored{}, err
 	}
 	ops := []kv.Op{kv.Delete(s.keys.job(id)), kv.Put(s.keys.deletedJob(id), record, 0)}
+	if mutant.Off(mutant.DeletedNote) {
+		ops = ops[:1]
+	}
 	if next != nil {
 		value, err := proto.Marshal(next)
 		if err != nil {

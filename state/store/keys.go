@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/leaderd/leaderd/internal/mutant"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/kv"
 )
@@ -54,7 +55,12 @@ func (k keys) pendingRun(id state.JobID, run state.RunID) string {
 	return k.pending() + jobPart(id) + "/" + escape(string(run))
 }
 
-func (k keys) activeOf(id state.JobID) string { return k.active() + jobPart(id) + "/" }
+func (k keys) activeOf(id state.JobID) string {
+	if mutant.Off(mutant.Terminator) {
+		return k.active() + jobPart(id)
+	}
+	return k.active() + jobPart(id) + "/"
+}
 func (k keys) activeGate(id state.JobID) string {
 	return k.active() + jobPart(id) + "/" + gate
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leaderd/leaderd/internal/mutant"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/kv"
 )
@@ -35,7 +36,7 @@ func (s *Store) markLost(ctx context.Context, term state.Term, l *state.Live, no
 		State: state.StateLost, Error: "the executor's registration ended",
 	})
 	var r *request
-	if l.AtMostOnce {
+	if l.AtMostOnce && !mutant.Off(mutant.AtMostOnce) {
 		next.State = state.StateLost
 		r = s.foreignRequest(&next, &state.Record{
 			Generation: l.Generation, State: state.StateLost, Due: l.Due, Recorded: now, Shards: l.Shards, Attempts: next.Attempts,
@@ -44,9 +45,11 @@ func (s *Store) markLost(ctx context.Context, term state.Term, l *state.Live, no
 		next.State, next.Owner, next.NextTry = state.StateWaiting, state.Owner{}, now
 		r = s.waitRequest(&next)
 	}
-	r.txn.If = append(r.txn.If, kv.Compare{
-		Key: s.keys.node(l.Owner.Node), Target: kv.TargetCreateRevision, Relation: kv.NotEqual, Int: l.Owner.Revision,
-	})
+	if !mutant.Off(mutant.OwnerGone) {
+		r.txn.If = append(r.txn.If, kv.Compare{
+			Key: s.keys.node(l.Owner.Node), Target: kv.TargetCreateRevision, Relation: kv.NotEqual, Int: l.Owner.Revision,
+		})
+	}
 	r.txn.Else = s.tokenReads(&next)
 	res, err := s.lead(ctx, term, r)
 	if err != nil {
@@ -123,7 +126,9 @@ func (s *Store) lead(ctx context.Context, term state.Term, r *request) (kv.TxnRe
 	if term.Number == 0 { // which would compare as "is not there"
 		return kv.TxnResult{}, state.ErrTermLost
 	}
-	r.guard(termGuard(term))
+	if !mutant.Off(mutant.TermFence) {
+		r.guard(termGuard(term))
+	}
 	r.txn.Else = append(r.txn.Else, keyOnly(term.Key))
 	return s.batch.do(ctx, r)
 }

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leaderd/leaderd/internal/mutant"
 	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
@@ -124,10 +125,11 @@ func (s *Store) putFenced(ctx context.Context, term state.Term, key string, valu
 	if term.Number == 0 { // which would compare as "is not there"
 		return fmt.Errorf("put %s: %w", key, state.ErrTermLost)
 	}
-	res, _, err := s.send(ctx, kv.Txn{
-		If:   []kv.Compare{termGuard(term)},
-		Then: []kv.Op{kv.Put(key, value, 0)},
-	})
+	put := kv.Txn{Then: []kv.Op{kv.Put(key, value, 0)}}
+	if !mutant.Off(mutant.TermFence) {
+		put.If = []kv.Compare{termGuard(term)}
+	}
+	res, _, err := s.send(ctx, put)
 	if err != nil {
 		return fmt.Errorf("put %s: %w", key, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/leaderd/leaderd/internal/config"
 	"github.com/leaderd/leaderd/state/etcdkv"
@@ -39,6 +40,7 @@ func dial(cfg config.Etcd, secure *tls.Config, password string, log hclog.Logger
 	c.Username, c.Password = cfg.Username, password
 	c.TLS = secure
 	c.Logger = zapLogger(log, nil)
+	c.DialOptions = append(c.DialOptions, grpc.WithChainUnaryInterceptor(elsewhere(len(cfg.Endpoints))))
 	client, err := clientv3.New(c)
 	if err != nil {
 		return nil, fmt.Errorf("dial etcd: %w", err)

@@ -12,10 +12,10 @@ TESTFLAGS ?=
 TESTPKGS  ?= ./...
 FUZZTIME  ?= 30s
 SEEDS     ?= 100
-SEED      ?= 0
 HOURS     ?= 1
 JOBS      ?= 6
 WITHOUT   ?=
+WILD      ?= false
 MINUTES   ?= 10
 SEED      ?= 1
 
@@ -51,7 +51,7 @@ test: ## Run all tests, with the race detector where a C compiler exists
 
 .PHONY: sim
 sim: ## Run SEEDS seeds (from SEED on) of HOURS virtual hours each of the simulated cluster
-	$(GO) run ./test/sim/run -seeds $(SEEDS) -seed $(SEED) -hours $(HOURS) -jobs $(JOBS) -without "$(WITHOUT)"
+	$(GO) run ./test/sim/run -seeds $(SEEDS) -seed $(SEED) -hours $(HOURS) -jobs $(JOBS) -without "$(WITHOUT)" -wild=$(WILD)
 
 .PHONY: bench
 bench: ## Run the benchmark program (BENCHFLAGS="...")

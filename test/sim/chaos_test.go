@@ -67,8 +67,8 @@ func TestRandom(t *testing.T) {
 					w.log.all, w.level = dump, hclog.Debug
 				}
 				c := newChaos(w, seed, without)
+				defer func() { t.Logf("seed %d: %s", seed, c.summary()) }()
 				c.run(length)
-				t.Logf("seed %d: %s", seed, c.summary())
 			})
 			if t.Failed() {
 				t.Logf("repeat it: make sim SEEDS=1 SEED=%d HOURS=%g", seed, length.Hours())

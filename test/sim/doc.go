@@ -6,19 +6,30 @@
 // # The parts
 //
 //	world     the store, the network, the clock's beginning, and all nodes
-//	control   a control node: watch caches, catalog, planner, elector
+//	host      what a node runs on: its wall clock, and whether its process runs
+//	link      a node's way to the store: refusals, lost requests and answers, delays,
+//	          transactions that are carried out after their callers gave up
+//	network   connections between executors and control nodes; each direction can
+//	          be blocked, slowed, or broken
+//	control   a control node: watch caches, catalog, planner
 //	worker    an executor with a journal of its own onto the store
 //	history   every start and end of work, as the runner saw it
 //	audit     every event of the store, with its instant, read behind all nodes' backs
 //	oracle    the slots that were due, by walking each stored version's schedules
 //	check     the invariants, as functions of history, audit and oracle alone
+//	chaos     a random run: acts drawn from a seed
 //
-// Two clocks do not exist in here: all nodes see the bubble's. What is not
-// simulated either is a process that stands still while others go on.
+// # What is not simulated
+//
+// The campaign is the simulation's own: package election needs an etcd client.
+// Executors write through a store in their own process, never through a control
+// node's journal. A node that stands still is held at its seams, not inside: what
+// it does within itself goes on. A message is lost only with its connection, and
+// none comes twice, as with TCP.
 //
 // # Seeds
 //
-// A seed fixes the faults and the jobs, not how goroutines interleave, nor the
-// jitter that the product draws itself: a seed that failed fails often, not
-// always.
+// A seed fixes the faults and the jobs. Built and run as `make sim` does, it fixes
+// all else too: see package exact. In an ordinary test a seed that failed fails
+// often, not always.
 package sim

@@ -17,6 +17,8 @@ type version struct {
 	broken   bool
 	// from and to are the window (from, to] of its slots.
 	from, to time.Time
+	// gone is set where it was ended by its deletion.
+	gone bool
 
 	schedules []schedule.Schedule
 }
@@ -65,7 +67,7 @@ func newOracle(a *audit) (*oracle, error) {
 			v.from = v.Effective
 			v.to = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 			if i+1 < len(versions) {
-				v.to = versions[i+1].begins()
+				v.to, v.gone = versions[i+1].begins(), versions[i+1].deleted
 			}
 		}
 	}

@@ -83,6 +83,11 @@ feed:
 	close(seeds)
 	workers.Wait()
 	r.tell()
+	if ctx.Err() == nil && r.done > 0 {
+		if err := r.repeat(ctx); err != nil {
+			return err
+		}
+	}
 	for _, seed := range r.failed {
 		if ctx.Err() == nil && o.shrink {
 			r.shrink(ctx, seed)
@@ -204,6 +209,29 @@ func (r *runner) one(ctx context.Context, seed uint64) {
 		r.told = time.Now()
 		r.tell()
 	}
+}
+
+// repeat runs the first seed once more: it must do the same, whether it holds or
+// not.
+func (r *runner) repeat(ctx context.Context) error {
+	a := attempt{r.first, r.hours, r.jobs, r.without, r.wild}
+	first, _ := r.try(ctx, a)
+	second, _ := r.try(ctx, a)
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	if digest(first) == "" || digest(first) != digest(second) {
+		return fmt.Errorf("seed %d did not repeat: %q, then %q", r.first, digest(first), digest(second))
+	}
+	fmt.Printf("seed %d repeats: %s\n", r.first, digest(first))
+	return nil
+}
+
+// digest is the part of a run's output that tells it from others.
+func digest(out string) string {
+	_, after, _ := strings.Cut(out, "digest ")
+	word, _, _ := strings.Cut(after, "\n")
+	return word
 }
 
 // tell tells how far it is.

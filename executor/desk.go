@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/leaderd/leaderd/executor/output"
+	"github.com/leaderd/leaderd/internal/minheap"
 	"github.com/leaderd/leaderd/state"
 )
 
@@ -66,8 +67,8 @@ type desk struct {
 	left    bool // its runs count as strays
 	session *session
 	entries map[key]*entry
-	ahead   heap[*entry] // by due; claimed a lead before
-	later   heap[*entry] // by when they are to be claimed again
+	ahead   minheap.Heap[*entry] // by due; claimed a lead before
+	later   minheap.Heap[*entry] // by when they are to be claimed again
 	full    fifo[*entry]
 	past    fifo[*entry]
 	due     dues // of those in ahead
@@ -122,7 +123,7 @@ func (d *desk) close() (dropped, running int) {
 		case nowhere, claiming, claimed, over:
 		}
 	}
-	d.ahead, d.later, d.full = nil, nil, fifo[*entry]{}
+	d.ahead, d.later, d.full = minheap.Heap[*entry]{}, minheap.Heap[*entry]{}, fifo[*entry]{}
 	if d.held == 0 {
 		close(d.idle)
 	}

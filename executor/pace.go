@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/leaderd/leaderd/internal/minheap"
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
 )
 
@@ -95,11 +96,11 @@ func (d *desk) dispatch(now int64) (runs []*run, next int64) {
 		e := d.pick(now, lead)
 		if e == nil {
 			d.starving = false
-			if len(d.ahead) > 0 {
-				next = min(next, d.ahead[0].at-lead)
+			if d.ahead.Len() > 0 {
+				next = min(next, d.ahead.Top().Key-lead)
 			}
-			if len(d.later) > 0 {
-				next = min(next, d.later[0].at)
+			if d.later.Len() > 0 {
+				next = min(next, d.later.Top().Key)
 			}
 			return runs, next
 		}
@@ -108,9 +109,9 @@ func (d *desk) dispatch(now int64) (runs []*run, next int64) {
 	d.starving = true
 	d.overflow(&d.ahead, ahead, now)
 	d.overflow(&d.later, later, now)
-	for _, h := range []heap[*entry]{d.ahead, d.later} {
-		if len(h) > 0 {
-			next = min(next, h[0].at+busyAfter)
+	for _, h := range []*minheap.Heap[*entry]{&d.ahead, &d.later} {
+		if h.Len() > 0 {
+			next = min(next, h.Top().Key+busyAfter)
 		}
 	}
 	return runs, next
@@ -141,11 +142,11 @@ func (d *desk) pick(now, lead int64) *entry {
 			if e.place != full {
 				continue
 			}
-		case prune(&d.later, later) && d.later[0].at <= now &&
-			(!prune(&d.ahead, ahead) || d.later[0].v.plan.due <= d.ahead[0].at):
-			e = d.later.pop().v
-		case prune(&d.ahead, ahead) && d.ahead[0].at-lead <= now:
-			e = d.ahead.pop().v
+		case prune(&d.later, later) && d.later.Top().Key <= now &&
+			(!prune(&d.ahead, ahead) || d.later.Top().Val.plan.due <= d.ahead.Top().Key):
+			e = d.later.Pop().Val
+		case prune(&d.ahead, ahead) && d.ahead.Top().Key-lead <= now:
+			e = d.ahead.Pop().Val
 		default:
 			return nil
 		}
@@ -163,12 +164,12 @@ func (d *desk) pick(now, lead int64) *entry {
 }
 
 // prune removes void items from the front; false if nothing is left.
-func prune(h *heap[*entry], in place) bool {
-	for len(*h) > 0 {
-		if valid((*h)[0], in) {
+func prune(h *minheap.Heap[*entry], in place) bool {
+	for h.Len() > 0 {
+		if valid(h.Top(), in) {
 			return true
 		}
-		h.pop()
+		h.Pop()
 	}
 	return false
 }
@@ -177,10 +178,10 @@ func prune(h *heap[*entry], in place) bool {
 func (d *desk) enqueue(e *entry, in place, at int64) {
 	e.place, e.at = in, at
 	if in == ahead {
-		d.ahead.push(at, e)
+		d.ahead.Push(at, e)
 		d.due.add(at)
 	} else {
-		d.later.push(at, e)
+		d.later.Push(at, e)
 	}
 	d.metrics.queued.Inc()
 }
@@ -196,9 +197,9 @@ func (d *desk) unqueue(e *entry) {
 
 // overflow takes those that have been due for a while, and found no room, out of
 // a heap. The leader is told once, so that it gives them to others too.
-func (d *desk) overflow(h *heap[*entry], in place, now int64) {
-	for prune(h, in) && (*h)[0].at+busyAfter <= now {
-		e := h.pop().v
+func (d *desk) overflow(h *minheap.Heap[*entry], in place, now int64) {
+	for prune(h, in) && h.Top().Key+busyAfter <= now {
+		e := h.Pop().Val
 		if e.expired(now) {
 			d.unqueue(e)
 			delete(d.entries, e.key)

@@ -3,7 +3,6 @@ package executor
 import (
 	"context"
 	"math"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -61,28 +60,6 @@ func TestStartsFollowTheWallClock(t *testing.T) {
 		s.add(&run{plan: plan{due: now + int64(time.Hour)}})
 		synctest.Wait()
 		require.Len(t, began, 4)
-	})
-}
-
-func TestHeapIsAQueue(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var h heap[int]
-		var model []int64
-		for _, v := range rapid.SliceOf(rapid.Int64Range(-1, 20)).Draw(t, "ops") {
-			if v < 0 && len(model) > 0 {
-				slices.Sort(model)
-				require.Equal(t, model[0], h.pop().at)
-				model = model[1:]
-				continue
-			}
-			h.push(v, 0)
-			model = append(model, v)
-		}
-		slices.Sort(model)
-		for _, want := range model {
-			require.Equal(t, want, h.pop().at)
-		}
-		require.Empty(t, h)
 	})
 }
 

@@ -3,6 +3,7 @@ package executor
 import (
 	"time"
 
+	"github.com/leaderd/leaderd/internal/minheap"
 	"github.com/leaderd/leaderd/state"
 )
 
@@ -74,60 +75,8 @@ func (e *entry) expired(now int64) bool {
 	return !e.doubt && (e.plan.spec.revoked || now > e.until)
 }
 
-// item is something's place in a heap.
-type item[T any] struct {
-	at int64
-	v  T
-}
-
 // valid tells whether an entry has the place and position of an item still.
-func valid(it item[*entry], in place) bool { return it.v.place == in && it.v.at == it.at }
-
-// heap is a binary heap of items, the least at first.
-type heap[T any] []item[T]
-
-func (h *heap[T]) push(at int64, v T) {
-	s := append(*h, item[T]{at, v})
-	i := len(s) - 1
-	for i > 0 {
-		up := (i - 1) / 2
-		if s[up].at <= at {
-			break
-		}
-		s[i] = s[up]
-		i = up
-	}
-	s[i] = item[T]{at, v}
-	*h = s
-}
-
-// pop removes the first item of a heap that is not empty.
-func (h *heap[T]) pop() item[T] {
-	s := *h
-	first, last := s[0], s[len(s)-1]
-	s[len(s)-1] = item[T]{}
-	s = s[:len(s)-1]
-	*h = s
-	i := 0
-	for {
-		down := 2*i + 1
-		if down >= len(s) {
-			break
-		}
-		if down+1 < len(s) && s[down+1].at < s[down].at {
-			down++
-		}
-		if last.at <= s[down].at {
-			break
-		}
-		s[i] = s[down]
-		i = down
-	}
-	if len(s) > 0 {
-		s[i] = last
-	}
-	return first
-}
+func valid(it minheap.Item[*entry], in place) bool { return it.Val.place == in && it.Val.at == it.Key }
 
 // fifo is a queue on a slice.
 type fifo[T any] struct {

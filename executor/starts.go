@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leaderd/leaderd/internal/minheap"
 	"github.com/leaderd/leaderd/internal/mutant"
 )
 
@@ -18,7 +19,7 @@ type starts struct {
 	begin func(*run)
 
 	mu      sync.Mutex
-	waiting heap[*run] // by due
+	waiting minheap.Heap[*run] // by due
 	over    bool
 }
 
@@ -30,8 +31,8 @@ func (s *starts) add(r *run) {
 		go s.begin(r)
 		return
 	}
-	s.waiting.push(r.plan.due, r)
-	if s.waiting[0].v == r {
+	s.waiting.Push(r.plan.due, r)
+	if s.waiting.Top().Val == r {
 		signal(s.wake)
 	}
 }
@@ -59,11 +60,11 @@ func (s *starts) run(ctx context.Context) {
 func (s *starts) due(now int64) (next int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.waiting) > 0 {
-		if s.waiting[0].at > now && !mutant.Off(mutant.Early) {
-			return s.waiting[0].at
+	for s.waiting.Len() > 0 {
+		if s.waiting.Top().Key > now && !mutant.Off(mutant.Early) {
+			return s.waiting.Top().Key
 		}
-		go s.begin(s.waiting.pop().v)
+		go s.begin(s.waiting.Pop().Val)
 	}
 	return now + int64(tick)
 }
@@ -73,7 +74,7 @@ func (s *starts) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
-	for len(s.waiting) > 0 {
-		go s.begin(s.waiting.pop().v)
+	for s.waiting.Len() > 0 {
+		go s.begin(s.waiting.Pop().Val)
 	}
 }

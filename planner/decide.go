@@ -62,7 +62,7 @@ func (t *term) tryDecide(e *entry, now time.Time) {
 				t.undecide(e)
 			case err != nil:
 				t.checkErr("decide "+rec.Job.String(), err)
-				t.checks.push(t.now().Add(time.Second).UnixMicro(), e)
+				t.checks.Push(t.now().Add(time.Second).UnixMicro(), e)
 			default:
 				if ok {
 					t.metrics.decided.WithLabelValues(to.String(), reason).Inc()
@@ -81,7 +81,7 @@ func (t *term) undecide(e *entry) {
 	}
 	e.verdict, e.reason, e.relies = state.StateNone, "", false
 	now := t.now()
-	t.checks.push(now.Add(time.Second).UnixMicro(), e)
+	t.checks.Push(now.Add(time.Second).UnixMicro(), e)
 	var to *Job
 	if t.jobs[e.version.ID] == e.job {
 		to = e.job.job

@@ -49,16 +49,17 @@ func (t *term) placeOn(e *entry, name string) bool {
 // check looks again at entries that should have been claimed by now.
 func (t *term) check(now time.Time) {
 	at := now.UnixMicro()
-	for t.checks.len() > 0 {
-		when, e := t.checks.top()
+	for t.checks.Len() > 0 {
+		top := t.checks.Top()
+		when, e := top.Key, top.Val
 		if e.done {
-			t.checks.pop()
+			t.checks.Pop()
 			continue
 		}
 		if when > at {
 			return
 		}
-		t.checks.pop()
+		t.checks.Pop()
 		if e.deciding {
 			continue // its decision looks again, if it must
 		}
@@ -105,7 +106,7 @@ func (t *term) checkLate(e *entry, now time.Time) {
 			}
 		}
 	}
-	t.checks.push(now.Add(again).UnixMicro(), e)
+	t.checks.Push(now.Add(again).UnixMicro(), e)
 }
 
 // overtaken tells whether a newer slot of the entry's job is due, so that the
@@ -171,7 +172,7 @@ func (t *term) report(s *session, r *workerv1.Report, now time.Time) {
 			e.drop(s)
 			e.last = p.GetStep()
 			if e.busy = true; len(e.holders) == 0 {
-				t.checks.push(now.Add(t.cfg.HedgeDelay).UnixMicro(), e)
+				t.checks.Push(now.Add(t.cfg.HedgeDelay).UnixMicro(), e)
 			}
 			t.suspectGate(e.version.ID)
 		case workerv1.Progress_STEP_UNSPECIFIED:

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/leaderd/leaderd/internal/minheap"
 	"github.com/leaderd/leaderd/planner/placement"
 	"github.com/leaderd/leaderd/state"
 )
@@ -48,8 +49,8 @@ type term struct {
 	planned time.Time
 
 	open   map[openKey]*entry
-	byDue  minheap[*entry] // for the watermark; drops what is done lazily
-	checks minheap[*entry] // by when to look at an entry again
+	byDue  minheap.Heap[*entry] // for the watermark; drops what is done lazily
+	checks minheap.Heap[*entry] // by when to look at an entry again
 
 	sessions map[string]*session // by node
 	table    *placement.Table    // of the nodes that attend
@@ -295,7 +296,7 @@ func (t *term) add(e *entry, now time.Time) bool {
 	e.at = len(e.job.open)
 	e.job.open = append(e.job.open, e)
 	if e.slot() {
-		t.byDue.push(e.due, e)
+		t.byDue.Push(e.due, e)
 	}
 	if e.pending != nil {
 		t.asked++
@@ -305,11 +306,11 @@ func (t *term) add(e *entry, now time.Time) bool {
 		t.catchUps++
 	}
 	if e.waiting != nil && e.waiting.NextTry.After(now) {
-		t.checks.push(e.waiting.NextTry.UnixMicro(), e)
+		t.checks.Push(e.waiting.NextTry.UnixMicro(), e)
 		return true
 	}
 	t.place(e)
-	t.checks.push(max(e.due, now.UnixMicro())+t.cfg.HedgeDelay.Microseconds(), e)
+	t.checks.Push(max(e.due, now.UnixMicro())+t.cfg.HedgeDelay.Microseconds(), e)
 	return true
 }
 

@@ -118,24 +118,6 @@ func TestSchedulesTogether(t *testing.T) {
 	require.Equal(t, epoch.Add(45*time.Second), j.schedules.prev(epoch.Add(49*time.Second)))
 }
 
-func TestMinheap(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var h minheap[int64]
-		keys := rapid.SliceOf(rapid.Int64()).Draw(t, "keys")
-		for _, k := range keys {
-			h.push(k, k)
-		}
-		slices.Sort(keys)
-		for _, want := range keys {
-			key, val := h.top()
-			require.Equal(t, want, key)
-			require.Equal(t, want, val)
-			require.Equal(t, want, h.pop())
-		}
-		require.Zero(t, h.len())
-	})
-}
-
 func TestLatenessQuantiles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l lateness

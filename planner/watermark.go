@@ -16,10 +16,11 @@ func (t *term) mark(now time.Time) {
 	if t.planned.Before(now) {
 		instant = t.planned
 	}
-	for t.byDue.len() > 0 && !mutant.Off(mutant.Watermark) {
-		due, e := t.byDue.top()
+	for t.byDue.Len() > 0 && !mutant.Off(mutant.Watermark) {
+		top := t.byDue.Top()
+		due, e := top.Key, top.Val
 		if e.done {
-			t.byDue.pop()
+			t.byDue.Pop()
 			continue
 		}
 		if before := micros(due).Add(-time.Second); before.Before(instant) {
@@ -59,8 +60,8 @@ func (t *term) late(now time.Time) state.Late {
 	var l state.Late
 	limit := now.Add(-overdue).UnixMicro()
 	first := limit
-	if t.byDue.len() > 0 {
-		first, _ = t.byDue.top()
+	if t.byDue.Len() > 0 {
+		first = t.byDue.Top().Key
 	}
 	if first >= limit && t.asked == 0 {
 		return l

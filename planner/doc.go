@@ -35,6 +35,14 @@
 // left to claim: that is an outage, and the slots in it are caught up by the
 // job's policy.
 //
+// # What cannot be read
+//
+// The keys of the timeline are the leader's alone, so it writes them anew where
+// somebody else has damaged them, with values that open and skip nothing: an older
+// watermark is as true, and nobody has closed anything behind now. A record at a
+// job's gate is not the leader's: the job stands still, with a verdict for each
+// slot, until somebody who can tell that no run of it is at work deletes the key.
+//
 // # Non-guarantees
 //
 // The leader does not know what runs: it learns of claims and ends by reports

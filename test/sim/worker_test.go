@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -163,20 +162,17 @@ type journal struct {
 
 // KeepAlive implements executor.Registry.
 func (j journal) KeepAlive(ctx context.Context, reg state.Registration) (time.Duration, error) {
-	ttl, err := j.KeepAliveNode(ctx, reg)
-	if errors.Is(err, store.ErrNotRegistered) {
-		err = fmt.Errorf("%w: %w", executor.ErrNotRegistered, err)
-	}
-	return ttl, err
+	return j.KeepAliveNode(ctx, reg)
 }
 
-// Finish implements executor.Journal.
-func (j journal) Finish(ctx context.Context, f state.Finish) (state.TokenStatus, error) {
-	status, err := j.Store.Finish(ctx, f)
-	if err == nil && status == state.TokenStored {
-		j.history.acknowledged(&f)
-	}
-	return status, err
+// StartFinish implements executor.Journal.
+func (j journal) StartFinish(ctx context.Context, f state.Finish, done func(state.TokenStatus, error)) {
+	j.Store.StartFinish(ctx, f, func(status state.TokenStatus, err error) {
+		if err == nil && status == state.TokenStored {
+			j.history.acknowledged(&f)
+		}
+		done(status, err)
+	})
 }
 
 // work is what a job's runs do.

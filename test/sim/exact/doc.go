@@ -23,7 +23,8 @@
 //
 // Addresses are not the same in every run: threads come and go by real time, and
 // take memory. So what is simulated must not go through a map of more than eight
-// pointers in its own order.
+// pointers in its own order. Where that still happens, in a library perhaps, two
+// runs of one seed part at some point; the simulation's digest tells.
 //
 // Everything else is left as it is. Without the overlay the simulation does the
 // same, but a seed then fixes the faults only, not how goroutines interleave.

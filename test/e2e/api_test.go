@@ -20,8 +20,13 @@ import (
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 )
 
-// callTimeout is what one node gets to answer: a stopped one does not.
-const callTimeout = 3 * time.Second
+const (
+	// callTimeout is what one node gets to answer: a stopped one does not.
+	callTimeout = 3 * time.Second
+	// longestCall is what it gets when all have been asked in vain again and again:
+	// the machine may be slow.
+	longestCall = 24 * time.Second
+)
 
 // api is a client of a cluster that goes from node to node until one answers.
 // It may be used concurrently.
@@ -56,11 +61,12 @@ func (a *api) prefer(nodes ...*node) {
 // do calls one node after the other until one has an answer that another would
 // not change.
 func (a *api) do(ctx context.Context, call func(context.Context, *grpc.ClientConn) error) error {
-	for {
+	for asked := 0; ; asked++ {
 		a.mu.Lock()
 		at := a.good
 		a.mu.Unlock()
-		one, cancel := context.WithTimeout(ctx, callTimeout)
+		limit := min(callTimeout<<min(asked/(2*len(a.conns)), 10), longestCall)
+		one, cancel := context.WithTimeout(ctx, limit)
 		err := call(one, a.conns[at])
 		cancel()
 		switch status.Code(err) {

@@ -60,7 +60,7 @@ func TestChaos(t *testing.T) {
 	calm := time.Now()
 	n.mendAll()
 	for _, x := range s.nodes {
-		x.ready()
+		x.readyWithin(2 * patience) // a node that led in vain tells of it for a minute
 	}
 	s.awaitNodes(len(s.nodes))
 	s.awaitWatermark(time.Now().Add(time.Second))

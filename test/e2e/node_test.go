@@ -188,7 +188,12 @@ var opsClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}
 // ready waits until the node says that it is.
 func (n *node) ready() {
 	n.t.Helper()
-	await(n.t, n.name+" is ready", func(ctx context.Context) error {
+	n.readyWithin(patience)
+}
+
+func (n *node) readyWithin(limit time.Duration) {
+	n.t.Helper()
+	awaitFor(n.t, limit, n.name+" is ready", func(ctx context.Context) error {
 		if !n.running() {
 			return fatal(fmt.Errorf("%s ended: %s", n.name, n.cmd.ProcessState))
 		}

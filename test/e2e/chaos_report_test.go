@@ -137,9 +137,9 @@ func works(h *history.Facts, ends map[history.Holder]time.Time) (unended, crosse
 
 // exclusive tells whether the version that a claim relied on was.
 func exclusive(versions []history.Version, token int64) bool {
-	for i := len(versions) - 1; i >= 0; i-- {
-		if versions[i].Revision < token {
-			return versions[i].Exclusive
+	for _, v := range slices.Backward(versions) {
+		if v.Revision < token {
+			return v.Exclusive
 		}
 	}
 	return false

@@ -188,7 +188,7 @@ func TestThrottleSlowsOneWayDown(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(begun), 400*time.Millisecond)
 	send(t, c, strings.Repeat("y", 1<<20)) // for a quarter of an hour
 	p.Throttle(faultproxy.Up, 0)
-	require.Equal(t, 1<<20, len(receive(t, c, 1<<20)))
+	require.Len(t, receive(t, c, 1<<20), 1<<20)
 }
 
 func TestThrottledConnectionsCanBeReset(t *testing.T) {

@@ -88,7 +88,7 @@ func benchmarkRun(b *testing.B, run Runner, ahead time.Duration) {
 	const part = 128
 	plans, seen := make(chan []byte, 4), make(chan int, 1024)
 	l := &leaders{leader: Leader{Address: "a", Term: 1}, changed: make(chan struct{})}
-	x, err := New(&instant{}, l, run, nil, Config{
+	x, err := New(Waiting(&instant{}), l, run, nil, Config{
 		Node: state.Node{Name: "n", Capacity: state.MaxCapacity}, Metrics: prometheus.NewRegistry(),
 	})
 	if err != nil {
@@ -155,7 +155,7 @@ func processTime(b *testing.B) time.Duration {
 
 // BenchmarkReplan answers a takeover's plan from memory.
 func BenchmarkReplan(b *testing.B) {
-	x, err := New(&instant{}, &leaders{}, idle{}, nil, Config{Node: state.Node{Name: "n"}})
+	x, err := New(Waiting(&instant{}), &leaders{}, idle{}, nil, Config{Node: state.Node{Name: "n"}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -42,7 +42,7 @@ const (
 type desk struct {
 	owner    state.Owner
 	capacity int
-	journal  claimer
+	journal  Journal
 	runner   Runner
 	clock    func() time.Time // the wall clock
 	output   *output.Ring
@@ -86,7 +86,7 @@ func newDesk(x *Executor, owner state.Owner, fence context.CancelCauseFunc) *des
 	return &desk{
 		owner:    owner,
 		capacity: x.cfg.Node.Capacity,
-		journal:  claimerOf(x.journal),
+		journal:  x.journal,
 		runner:   x.runner,
 		clock:    x.cfg.Wall,
 		output:   x.cfg.Output,

@@ -285,7 +285,7 @@ func newRig(t *testing.T, change func(*rig, *Config)) *rig {
 	if change != nil {
 		change(r, &cfg)
 	}
-	x, err := New(r.journal, r.leaders, r.work, nil, cfg)
+	x, err := New(Waiting(r.journal), r.leaders, r.work, nil, cfg)
 	require.NoError(t, err)
 	x.dial = func(ctx context.Context, _ string) (stream, func(), error) {
 		l := &link{begun: time.Now(), down: make(chan *workerv1.AttendResponse, 64), mute: r.mute, cut: make(chan struct{})}

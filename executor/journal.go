@@ -13,9 +13,6 @@ import (
 )
 
 var (
-	// ErrNotRegistered is what a Registry's KeepAlive wraps when the registration
-	// is gone for good.
-	ErrNotRegistered = errors.New("registration is gone")
 	// ErrFenced is the cause with which the context of a registration ends when
 	// it is over, or can no longer be trusted.
 	ErrFenced = runner.ErrFenced
@@ -30,43 +27,39 @@ type Registry interface {
 	// one that the store grants.
 	Register(ctx context.Context, n state.Node, ttl time.Duration) (state.Registration, error)
 	// KeepAlive renews the lease once and answers its TTL. An error that wraps
-	// ErrNotRegistered is final; after any other the registration may stand.
+	// state.ErrNotRegistered is final; after any other the registration may stand.
 	KeepAlive(ctx context.Context, reg state.Registration) (time.Duration, error)
 	// Deregister ends the registration. One that is gone is no error.
 	Deregister(ctx context.Context, reg state.Registration) error
 }
 
-// Journal makes starts and ends real, besides keeping the registration. Claim
-// and Finish retry passing failures until their context ends, are idempotent,
-// and are safe for concurrent use. After an error the outcome may be unknown,
-// and the executor asks again.
+// Journal makes starts and ends real, besides keeping the registration. Of each
+// call done gets the answer, once, from another goroutine or from within the call,
+// which may block until then where that is said; done does not block. Claims and
+// finishes retry passing failures until their context ends, are idempotent, and are
+// safe for concurrent use. After an error the outcome may be unknown, and the
+// executor asks again. *store.Store is one; Waiting makes one of methods that block.
 type Journal interface {
 	Registry
-	// Claim: see state.Claim. Where the status is Claimed, the result has the
-	// whole record, with its token.
-	Claim(ctx context.Context, c state.Claim) (state.ClaimResult, error)
-	// Finish: see state.Finish.
-	Finish(ctx context.Context, f state.Finish) (state.TokenStatus, error)
-}
-
-// claimer is a Journal that nobody waits for: done gets the answer, once, from
-// another goroutine or from within the call. A Journal may offer these methods, too
-// (*store.Store does): they cost no goroutine for each run that is asked for.
-type claimer interface {
+	// StartClaim: see state.Claim. Where the status is Claimed, the result has the
+	// whole record, with its token. It does not block.
 	StartClaim(ctx context.Context, c state.Claim, done func(state.ClaimResult, error))
+	// StartFinish: see state.Finish. It may block.
 	StartFinish(ctx context.Context, f state.Finish, done func(state.TokenStatus, error))
 }
 
-// claimerOf is j as a claimer.
-func claimerOf(j Journal) claimer {
-	if c, ok := j.(claimer); ok {
-		return c
-	}
-	return waiting{j}
+// BlockingJournal is a Journal whose callers wait.
+type BlockingJournal interface {
+	Registry
+	Claim(ctx context.Context, c state.Claim) (state.ClaimResult, error)
+	Finish(ctx context.Context, f state.Finish) (state.TokenStatus, error)
 }
 
-// waiting makes a claimer of any Journal.
-type waiting struct{ journal Journal }
+// Waiting is j as a Journal. Claims wait in goroutines of their own. A crash in j is
+// an error like others.
+func Waiting(j BlockingJournal) Journal { return waiting{j} }
+
+type waiting struct{ BlockingJournal }
 
 func (w waiting) StartClaim(ctx context.Context, c state.Claim, done func(state.ClaimResult, error)) {
 	go func() {
@@ -77,7 +70,7 @@ func (w waiting) StartClaim(ctx context.Context, c state.Claim, done func(state.
 			}
 			return !answered
 		})
-		res, err := w.journal.Claim(ctx, c)
+		res, err := w.Claim(ctx, c)
 		answered = true
 		done(res, err)
 	}()
@@ -85,7 +78,7 @@ func (w waiting) StartClaim(ctx context.Context, c state.Claim, done func(state.
 
 // StartFinish waits in the caller's goroutine, which is the run's own.
 func (w waiting) StartFinish(ctx context.Context, f state.Finish, done func(state.TokenStatus, error)) {
-	done(w.journal.Finish(ctx, f))
+	done(w.Finish(ctx, f))
 }
 
 // Leader is who leads. Where Address is empty nobody does, or nobody knows who.

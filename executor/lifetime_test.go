@@ -22,7 +22,7 @@ func TestAFencedExecutorStopsItsWorkInTime(t *testing.T) {
 	faults := map[string]func(ctx context.Context) (time.Duration, error){
 		"fails": func(context.Context) (time.Duration, error) { return 0, errors.New("away") },
 		"hangs": func(ctx context.Context) (time.Duration, error) { <-ctx.Done(); return 0, ctx.Err() },
-		"gone":  func(context.Context) (time.Duration, error) { return 0, fmt.Errorf("x: %w", ErrNotRegistered) },
+		"gone":  func(context.Context) (time.Duration, error) { return 0, fmt.Errorf("x: %w", state.ErrNotRegistered) },
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestFencedBeforeItsSlotNeverStarts(t *testing.T) {
 		until(due.Add(1500 * time.Millisecond)) // by now claims are a second ahead
 		started := len(r.work.started())
 		r.journal.set(func() {
-			r.journal.keepAlive = func(context.Context) (time.Duration, error) { return 0, ErrNotRegistered }
+			r.journal.keepAlive = func(context.Context) (time.Duration, error) { return 0, state.ErrNotRegistered }
 		})
 		pass(time.Minute)
 		finishes := r.journal.finished()
@@ -195,7 +195,7 @@ func TestWorkThatNeverEndsIsLeftBehind(t *testing.T) {
 		l.plan(noop(1, nil), slot(1, due))
 		until(due.Add(time.Second))
 		r.journal.set(func() {
-			r.journal.keepAlive = func(context.Context) (time.Duration, error) { return 0, ErrNotRegistered }
+			r.journal.keepAlive = func(context.Context) (time.Duration, error) { return 0, state.ErrNotRegistered }
 		})
 		pass(5 * time.Second)
 		r.journal.set(func() { r.journal.keepAlive = nil })
@@ -248,7 +248,9 @@ func TestRegistrarAlone(t *testing.T) {
 		pass(time.Hour)
 		require.Equal(t, 1, j.made())
 		require.Less(t, time.Since(j.kept()), DefaultTTL)
-		j.set(func() { j.keepAlive = func(context.Context) (time.Duration, error) { return 0, ErrNotRegistered } })
+		j.set(func() {
+			j.keepAlive = func(context.Context) (time.Duration, error) { return 0, state.ErrNotRegistered }
+		})
 		pass(10 * time.Second)
 		j.set(func() { j.keepAlive = nil })
 		pass(time.Minute)

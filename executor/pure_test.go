@@ -148,7 +148,7 @@ func TestPlans(t *testing.T) {
 
 func TestMetricsAreLintedAndBounded(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	_, err := New(&journal{}, &leaders{}, &work{}, nil, Config{Node: state.Node{Name: "n"}, Metrics: reg})
+	_, err := New(Waiting(&journal{}), &leaders{}, &work{}, nil, Config{Node: state.Node{Name: "n"}, Metrics: reg})
 	require.NoError(t, err)
 	families, err := reg.Gather()
 	require.NoError(t, err)
@@ -164,7 +164,7 @@ func TestMetricsAreLintedAndBounded(t *testing.T) {
 }
 
 func TestConfigNamesEveryViolation(t *testing.T) {
-	_, err := New(&journal{}, &leaders{}, &work{}, nil, Config{
+	_, err := New(Waiting(&journal{}), &leaders{}, &work{}, nil, Config{
 		Node: state.Node{Capacity: -1}, TTL: time.Hour, DrainGrace: -1, KillGrace: -1,
 	})
 	for _, field := range []string{"Node.Name", "Node.Capacity", "TTL", "DrainGrace", "KillGrace"} {

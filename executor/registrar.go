@@ -195,7 +195,7 @@ func (r *Registrar) keep(ctx context.Context, reg state.Registration, trusted ti
 			renew.Reset(every)
 		case a := <-answers:
 			switch {
-			case errors.Is(a.err, ErrNotRegistered):
+			case errors.Is(a.err, state.ErrNotRegistered):
 				end(fmt.Errorf("%w: %w", ErrFenced, a.err))
 				return
 			case a.err != nil:

@@ -148,7 +148,7 @@ func TestAttendOverGRPC(t *testing.T) {
 	go func() { served <- server.Serve(listener) }()
 
 	l := &leaders{leader: Leader{Address: listener.Addr().String(), Term: 5}, changed: make(chan struct{})}
-	x, err := New(&journal{}, l, &work{}, func(address string) (*grpc.ClientConn, error) {
+	x, err := New(Waiting(&journal{}), l, &work{}, func(address string) (*grpc.ClientConn, error) {
 		return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	}, Config{Node: state.Node{Name: "n1"}})
 	require.NoError(t, err)

@@ -41,6 +41,11 @@ type Term struct {
 // matched with errors.Is.
 var ErrTermLost = errors.New("term lost")
 
+// ErrNotRegistered: the registration is gone: its lease ended, it was given
+// back, or another process took its name. Its node owns nothing any more. To be
+// matched with errors.Is.
+var ErrNotRegistered = errors.New("registration is gone")
+
 // Watermark is the instant up to which every slot has a verdict or a live
 // record.
 type Watermark struct {

@@ -45,8 +45,8 @@ type Client struct {
 }
 
 var (
-	_ executor.Journal = (*Client)(nil)
-	_ executor.Leaders = (*Client)(nil)
+	_ executor.BlockingJournal = (*Client)(nil)
+	_ executor.Leaders         = (*Client)(nil)
 )
 
 // New makes a Client and starts nothing: see Run. It asks the control nodes whose
@@ -81,7 +81,7 @@ func (c *Client) Run(ctx context.Context) error {
 	return err
 }
 
-// Claim implements executor.Journal: see state.Claim. It asks again, node after
+// Claim implements executor.BlockingJournal: see state.Claim. It asks again, node after
 // node, until it is answered or ctx ends; the error then wraps kv.ErrUnknown if
 // the claim may have been made.
 func (c *Client) Claim(ctx context.Context, claim state.Claim) (state.ClaimResult, error) {
@@ -111,7 +111,7 @@ func (c *Client) claim(ctx context.Context, claim *state.Claim) (state.ClaimResu
 	return res, nil
 }
 
-// Finish implements executor.Journal: see state.Finish. It asks again as Claim
+// Finish implements executor.BlockingJournal: see state.Finish. It asks again as Claim
 // does.
 func (c *Client) Finish(ctx context.Context, f state.Finish) (state.TokenStatus, error) {
 	status, err := c.finish(ctx, &f)

@@ -279,20 +279,20 @@ func TestKeepAlive(t *testing.T) {
 	require.NotZero(t, slow.Load())
 
 	gone := newControl(t, &instant{keepAlive: func(context.Context, state.Registration) (time.Duration, error) {
-		return 0, store.ErrNotRegistered
+		return 0, state.ErrNotRegistered
 	}}, server.Config{})
 	_, err := newClient(t, journal.Config{}, gone).KeepAlive(t.Context(), reg)
-	require.ErrorIs(t, err, executor.ErrNotRegistered)
+	require.ErrorIs(t, err, state.ErrNotRegistered)
 
 	down := newControl(t, &instant{}, server.Config{})
 	down.kill()
 	_, err = newClient(t, journal.Config{}, down, gone).KeepAlive(t.Context(), reg)
-	require.ErrorIs(t, err, executor.ErrNotRegistered)
+	require.ErrorIs(t, err, state.ErrNotRegistered)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	_, err = newClient(t, journal.Config{}, down).KeepAlive(ctx, reg)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.NotErrorIs(t, err, executor.ErrNotRegistered)
+	require.NotErrorIs(t, err, state.ErrNotRegistered)
 }
 
 func TestFollowLeader(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/leaderd/leaderd/executor"
+	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/kv"
 )
 
@@ -45,7 +45,7 @@ func (e *Error) Unwrap() error {
 	case codes.PermissionDenied:
 		return kv.ErrPermission
 	case codes.NotFound:
-		return executor.ErrNotRegistered
+		return state.ErrNotRegistered
 	}
 	return nil
 }

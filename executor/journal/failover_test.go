@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leaderd/leaderd/executor"
 	"github.com/leaderd/leaderd/executor/journal"
 	server "github.com/leaderd/leaderd/internal/journal"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
@@ -195,7 +194,7 @@ func TestFailover(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, client.Deregister(t.Context(), regs[i]))
 		_, err = client.KeepAlive(t.Context(), regs[i])
-		require.ErrorIs(t, err, executor.ErrNotRegistered)
+		require.ErrorIs(t, err, state.ErrNotRegistered)
 		require.NoError(t, client.Deregister(t.Context(), regs[i]))
 		res, err := client.Claim(t.Context(), claimOf(ids[0], revisions[0], regs[i].Owner, slots+1))
 		require.NoError(t, err)

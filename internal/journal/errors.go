@@ -29,7 +29,7 @@ var classes = []struct {
 	class
 }{
 	{errKind, class{codes.Unimplemented, ""}},
-	{store.ErrNotRegistered, class{codes.NotFound, "registration is gone"}},
+	{state.ErrNotRegistered, class{codes.NotFound, "registration is gone"}},
 	{store.ErrNameTaken, class{codes.AlreadyExists, ""}},
 	{store.ErrTooLarge, class{codes.InvalidArgument, ""}},
 	{store.ErrChanged, class{codes.FailedPrecondition, ""}},

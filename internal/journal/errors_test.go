@@ -22,7 +22,7 @@ func TestClassify(t *testing.T) {
 		code codes.Code
 	}{
 		{state.Violations{{Field: "a", Description: "b"}}, codes.InvalidArgument},
-		{store.ErrNotRegistered, codes.NotFound},
+		{state.ErrNotRegistered, codes.NotFound},
 		{store.ErrTooLarge, codes.InvalidArgument},
 		{store.ErrChanged, codes.FailedPrecondition},
 		{store.ErrContended, codes.Aborted},
@@ -36,7 +36,7 @@ func TestClassify(t *testing.T) {
 		{kv.ErrInvalid, codes.InvalidArgument},
 		{context.Canceled, codes.Unavailable},
 		{context.DeadlineExceeded, codes.Unavailable},
-		{fmt.Errorf("%w: %w", store.ErrNotRegistered, kv.ErrLeaseNotFound), codes.NotFound},
+		{fmt.Errorf("%w: %w", state.ErrNotRegistered, kv.ErrLeaseNotFound), codes.NotFound},
 		{fmt.Errorf("%w: %w", kv.ErrUnknown, context.Canceled), codes.Unavailable},
 		{errors.New("etcdserver: secret"), codes.Internal},
 	} {

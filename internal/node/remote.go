@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 
+	"github.com/leaderd/leaderd/executor"
 	"github.com/leaderd/leaderd/executor/journal"
 )
 
@@ -17,5 +18,5 @@ func (n *Node) executeRemotely(ctx context.Context, all *stages) error {
 	}
 	all.next().run(client.Run)
 	n.up()
-	return n.execute(ctx, client, client)
+	return n.execute(ctx, executor.Waiting(client), client)
 }

@@ -2,8 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -116,11 +114,7 @@ type localJournal struct{ *store.Store }
 
 // KeepAlive implements executor.Registry.
 func (j localJournal) KeepAlive(ctx context.Context, reg state.Registration) (time.Duration, error) {
-	ttl, err := j.KeepAliveNode(ctx, reg)
-	if errors.Is(err, store.ErrNotRegistered) {
-		err = fmt.Errorf("%w: %w", executor.ErrNotRegistered, err)
-	}
-	return ttl, err
+	return j.KeepAliveNode(ctx, reg)
 }
 
 // follow is who leads as the journal tells executors elsewhere.

@@ -173,3 +173,41 @@ func TestBatchFitsOneTransaction(t *testing.T) {
 		})
 	}
 }
+
+// parts are the requests of a transaction.
+func parts(t *kv.Txn) []*kv.Txn {
+	if len(t.Then) == 0 || t.Then[0].Kind != kv.OpTxn {
+		return []*kv.Txn{t}
+	}
+	var all []*kv.Txn
+	for i := range t.Then {
+		all = append(all, t.Then[i].Txn)
+	}
+	return all
+}
+
+// meetings names a key that one request of a transaction writes and another one
+// writes or relies on.
+func meetings(t *kv.Txn) string {
+	all := parts(t)
+	for i, a := range all {
+		for _, w := range a.Then {
+			for k, b := range all {
+				if w.Kind == kv.OpGet || i == k {
+					continue
+				}
+				for _, c := range b.If {
+					if c.Key == w.Key || c.End != "" && c.Key <= w.Key && w.Key < c.End {
+						return w.Key
+					}
+				}
+				for _, o := range b.Then {
+					if o.Kind != kv.OpGet && o.Key == w.Key {
+						return w.Key
+					}
+				}
+			}
+		}
+	}
+	return ""
+}

@@ -82,7 +82,7 @@ func TestOnEtcd(t *testing.T) {
 	second, err := cron.Register(ctx, state.Node{Name: "n1"}, 5*time.Second)
 	require.NoError(t, err)
 	_, err = cron.KeepAliveNode(ctx, first)
-	require.ErrorIs(t, err, ErrNotRegistered)
+	require.ErrorIs(t, err, state.ErrNotRegistered)
 	_, err = cron.KeepAliveNode(ctx, second)
 	require.NoError(t, err)
 	require.NoError(t, cron.Deregister(ctx, second))

@@ -61,6 +61,7 @@ func (k keys) activeOf(id state.JobID) string {
 	}
 	return k.active() + jobPart(id) + "/"
 }
+
 func (k keys) activeGate(id state.JobID) string {
 	return k.active() + jobPart(id) + "/" + gate
 }

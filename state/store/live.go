@@ -159,6 +159,9 @@ func decodeLive(job state.JobID, exclusive bool, from kv.KeyValue) (state.Live, 
 		return state.Live{}, fmt.Errorf("live record of %s: %w", job, err)
 	}
 	l := codec.LiveFromProto(&p)
+	if l.Run == "" { // such as an empty value, which is a message too
+		return state.Live{}, fmt.Errorf("live record of %s: %w: it names no run", job, ErrCorrupt)
+	}
 	l.Job, l.Exclusive, l.Token = job, exclusive, from.ModRevision
 	return l, nil
 }

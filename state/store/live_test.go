@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/codec"
 	"github.com/leaderd/leaderd/state/kv"
 	"github.com/leaderd/leaderd/state/kv/faulty"
 	"github.com/leaderd/leaderd/state/memkv"
@@ -52,7 +53,7 @@ func TestListLiveInPages(t *testing.T) {
 	for begin := 0; begin < n; begin += 100 {
 		var x kv.Txn
 		for i := begin; i < min(begin+100, n); i++ {
-			x.Then = append(x.Then, kv.Put(r.s.keys.activeShard(jobNo(i), slotRun(1), 0), nil, 0))
+			x.Then = append(x.Then, kv.Put(r.s.keys.activeShard(jobNo(i), slotRun(1), 0), codec.MarshalLive(&state.Live{Run: slotRun(1)}), 0))
 		}
 		r.commit(x)
 	}

@@ -14,10 +14,6 @@ import (
 	"github.com/leaderd/leaderd/state/kv"
 )
 
-// ErrNotRegistered: the registration is gone: its lease ended, it was given
-// back, or another process took its name. Its node owns nothing any more.
-var ErrNotRegistered = errors.New("registration is gone")
-
 // ErrNameTaken: a process that started later is registered under the node's name.
 var ErrNameTaken = errors.New("name is taken")
 
@@ -25,7 +21,7 @@ var ErrNameTaken = errors.New("name is taken")
 // of this process or of one that started earlier, is taken over: its key is
 // deleted, then one with a new CreateRevision is made, so nobody can mistake
 // one registration for the other. The earlier process finds itself
-// ErrNotRegistered. The registration ends TTL after its last KeepAliveNode; the
+// state.ErrNotRegistered. The registration ends TTL after its last KeepAliveNode; the
 // store may grant a longer TTL than was asked for.
 //
 // The registration of a process that started later stands, and is answered with
@@ -116,7 +112,7 @@ func (s *Store) revokeLeft(ctx context.Context, reg state.Registration) {
 const keepAliveTry = 400 * time.Millisecond
 
 // KeepAliveNode renews a registration once and answers its TTL, which counts
-// from the call's start at the earliest. ErrNotRegistered is final; after any
+// from the call's start at the earliest. state.ErrNotRegistered is final; after any
 // other error the registration may still stand.
 func (s *Store) KeepAliveNode(ctx context.Context, reg state.Registration) (time.Duration, error) {
 	var ttl time.Duration
@@ -124,7 +120,7 @@ func (s *Store) KeepAliveNode(ctx context.Context, reg state.Registration) (time
 	err := s.repeatEach(ctx, keepAliveTry, func(ctx context.Context) (err error) {
 		ttl, err = s.kv.KeepAlive(ctx, kv.LeaseID(reg.Lease))
 		if errors.Is(err, kv.ErrLeaseNotFound) {
-			err = fmt.Errorf("%w: %w", ErrNotRegistered, err)
+			err = fmt.Errorf("%w: %w", state.ErrNotRegistered, err)
 		}
 		return err
 	})
@@ -134,7 +130,7 @@ func (s *Store) KeepAliveNode(ctx context.Context, reg state.Registration) (time
 				If: []kv.Compare{{Key: key, Target: kv.TargetCreateRevision, Int: reg.Owner.Revision}},
 			})
 			if err == nil && !res.Succeeded {
-				err = ErrNotRegistered
+				err = state.ErrNotRegistered
 			}
 			return err
 		})

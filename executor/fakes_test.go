@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,6 +25,7 @@ type journal struct {
 	latency time.Duration
 
 	mu          sync.Mutex
+	taken       bool // by another process, the name
 	revision    int64
 	keepAlive   func(ctx context.Context) (time.Duration, error)
 	onClaim     func(ctx context.Context, c state.Claim) (state.ClaimResult, error)
@@ -44,6 +46,9 @@ type claimCall struct {
 func (j *journal) Register(_ context.Context, n state.Node, ttl time.Duration) (state.Registration, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.taken {
+		return state.Registration{}, fmt.Errorf("x: %w", state.ErrNameTaken)
+	}
 	j.revision++
 	j.ttl = ttl
 	j.registered = append(j.registered, time.Now())

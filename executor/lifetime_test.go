@@ -269,6 +269,31 @@ func TestRegistrarAlone(t *testing.T) {
 	})
 }
 
+// A process whose name a later one has taken ends, and does not stay without a
+// registration for ever; but the key of the process before it may stand for a TTL.
+func TestRegistrarGivesATakenNameUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		j := &journal{}
+		reg, err := NewRegistrar(j, RegistrarConfig{Node: state.Node{Name: "c"}})
+		require.NoError(t, err)
+		j.set(func() { j.taken = true })
+		ended := make(chan error, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { ended <- reg.Run(ctx, nil) }()
+		pass(DefaultTTL)
+		j.set(func() { j.taken = false })
+		pass(10 * time.Second)
+		require.Equal(t, 1, j.made(), "it was its own, of an earlier process")
+		j.set(func() {
+			j.taken = true
+			j.keepAlive = func(context.Context) (time.Duration, error) { return 0, state.ErrNotRegistered }
+		})
+		pass(3 * DefaultTTL)
+		require.ErrorIs(t, <-ended, state.ErrNameTaken)
+		stop()
+	})
+}
+
 // Many runs of one exclusive job at once: one claim is under way at a time, and
 // the others hold nothing that another job's run needs.
 func TestOneClaimOfAnExclusiveJobAtATime(t *testing.T) {

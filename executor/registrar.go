@@ -64,16 +64,26 @@ func (r *Registrar) Trusted(owner state.Owner) bool {
 // Run registers the node, calls hold, and keeps the registration alive until
 // hold returns; after a registration that ended it begins anew, for ever. When
 // hold returns otherwise, or ctx ends and hold has returned, it deregisters and
-// answers hold's error. A nil hold waits for ctx. Run is called once at a time.
+// answers hold's error. A nil hold waits for ctx. The one failure that it does not
+// survive is state.ErrNameTaken for longer than two TTLs: another process, which
+// started later, has the node's name for good. Run is called once at a time.
 func (r *Registrar) Run(ctx context.Context, hold Hold) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval = 100 * time.Millisecond
 	pause.MaxInterval = 5 * time.Second
 	failures := 0
+	var taken time.Time // since when the name is
 	for {
 		begun := time.Now()
 		reg, trusted, err := r.register(ctx)
+		if !errors.Is(err, state.ErrNameTaken) {
+			taken = time.Time{}
+		} else if taken.IsZero() {
+			taken = begun
+		}
 		switch {
+		case !taken.IsZero() && time.Since(taken) > 2*r.cfg.TTL:
+			return err
 		case err == nil:
 			failures = 0
 			r.log.Info("registered", "node", reg.Owner.Node, "revision", reg.Owner.Revision, "ttl", reg.TTL)

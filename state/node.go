@@ -46,6 +46,10 @@ var ErrTermLost = errors.New("term lost")
 // matched with errors.Is.
 var ErrNotRegistered = errors.New("registration is gone")
 
+// ErrNameTaken: a process that started later is registered under the node's name.
+// To be matched with errors.Is.
+var ErrNameTaken = errors.New("name is taken")
+
 // Watermark is the instant up to which every slot has a verdict or a live
 // record.
 type Watermark struct {

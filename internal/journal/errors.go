@@ -30,7 +30,7 @@ var classes = []struct {
 }{
 	{errKind, class{codes.Unimplemented, ""}},
 	{state.ErrNotRegistered, class{codes.NotFound, "registration is gone"}},
-	{store.ErrNameTaken, class{codes.AlreadyExists, ""}},
+	{state.ErrNameTaken, class{codes.AlreadyExists, ""}},
 	{store.ErrTooLarge, class{codes.InvalidArgument, ""}},
 	{store.ErrChanged, class{codes.FailedPrecondition, ""}},
 	{store.ErrContended, class{codes.Aborted, "contended: others changed again and again what it relies on"}},

@@ -14,9 +14,6 @@ import (
 	"github.com/leaderd/leaderd/state/kv"
 )
 
-// ErrNameTaken: a process that started later is registered under the node's name.
-var ErrNameTaken = errors.New("name is taken")
-
 // Register makes the lease-bound key of a node. What is there under the name,
 // of this process or of one that started earlier, is taken over: its key is
 // deleted, then one with a new CreateRevision is made, so nobody can mistake
@@ -25,7 +22,7 @@ var ErrNameTaken = errors.New("name is taken")
 // store may grant a longer TTL than was asked for.
 //
 // The registration of a process that started later stands, and is answered with
-// ErrNameTaken: of two live processes of one name the newer has it for good, in
+// state.ErrNameTaken: of two live processes of one name the newer has it for good, in
 // place of each taking it from the other. Clocks only settle who steps back, so
 // they may be wrong: a name is never had by two, and one whose process is dead
 // becomes free when its lease ends.
@@ -83,7 +80,7 @@ func (s *Store) takeName(ctx context.Context, n *state.Node, value []byte, lease
 		was, err := s.DecodeNode(there)
 		if err == nil && codec.Micros(was.Started) > codec.Micros(n.Started) {
 			return 0, fmt.Errorf("%w by another process, at %q, that started later, at %s; each node needs a name of its own",
-				ErrNameTaken, was.Address, was.Started.Format(time.RFC3339))
+				state.ErrNameTaken, was.Address, was.Started.Format(time.RFC3339))
 		}
 		s.log.Warn("node takes its name over from an earlier process", "node", n.Name,
 			"earlier_address", was.Address, "earlier_started", was.Started, "earlier_revision", was.Revision, "err", err)

@@ -114,7 +114,7 @@ func TestTwoProcessesOfOneName(t *testing.T) {
 	_, err = s.KeepAliveNode(ctx, first)
 	require.ErrorIs(t, err, state.ErrNotRegistered)
 	_, err = s.Register(ctx, older, time.Minute)
-	require.ErrorIs(t, err, ErrNameTaken)
+	require.ErrorIs(t, err, state.ErrNameTaken)
 	require.ErrorContains(t, err, "b:1")
 	_, err = s.KeepAliveNode(ctx, second)
 	require.NoError(t, err, "it is left alone")

@@ -56,6 +56,7 @@ func report(n *nemesis, m *mix, h *history.Facts, from, to time.Time) {
 	row("starts after a pause, edit or delete", broken[history.Unfenced])
 	row("starts of no known attempt", broken[history.Unclaimed])
 	row("overlapping runs of exclusive jobs", broken[history.Overlap]+len(crossed))
+	row("checkpoints that went back", fmt.Sprintf("%d of %d", broken[history.Backward], len(h.Checkpoints)))
 	row("successes without work", broken[history.Silent]+len(unended))
 	row("verdicts on slots that were not due", broken[history.Undue])
 	row("nodes that ended by themselves", n.died)

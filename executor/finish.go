@@ -38,8 +38,8 @@ func (d *desk) finish(final context.Context, r *run) {
 	d.release(r)
 	d.mu.Unlock()
 
-	f := r.end()
-	d.record(final, r, &f, 0)
+	r.end = r.ending()
+	d.record(final, r, &r.end, 0)
 }
 
 // over concludes a run whose end is stored, or fenced, or given up (0).
@@ -64,8 +64,8 @@ func (d *desk) over(r *run, f *state.Finish, status state.TokenStatus) {
 	d.leave(r)
 }
 
-// end is what the store shall know of the run's end.
-func (r *run) end() state.Finish {
+// ending is what the store shall know of the run's end.
+func (r *run) ending() state.Finish {
 	o := &r.outcome
 	if o.Ended.IsZero() {
 		o.Ended = r.desk.clock()
@@ -121,7 +121,7 @@ func (d *desk) record(ctx context.Context, r *run, f *state.Finish, tries int) {
 	}
 	r.asking.Store(true)
 	defer crashed(func(err error) bool { return answer(0, err) })
-	d.journal.StartFinish(ctx, *f, func(status state.TokenStatus, err error) { answer(status, err) })
+	d.journal.StartFinish(ctx, f, func(status state.TokenStatus, err error) { answer(status, err) })
 }
 
 // recordAgain follows the error err of one of record's tries.

@@ -42,10 +42,11 @@ type Registry interface {
 type Journal interface {
 	Registry
 	// StartClaim: see state.Claim. Where the status is Claimed, the result has the
-	// whole record, with its token. It does not block.
-	StartClaim(ctx context.Context, c state.Claim, done func(state.ClaimResult, error))
-	// StartFinish: see state.Finish. It may block.
-	StartFinish(ctx context.Context, f state.Finish, done func(state.TokenStatus, error))
+	// whole record, with its token. It does not block. c is the journal's until
+	// then.
+	StartClaim(ctx context.Context, c *state.Claim, done func(state.ClaimResult, error))
+	// StartFinish: see state.Finish. It may block. f is the journal's until then.
+	StartFinish(ctx context.Context, f *state.Finish, done func(state.TokenStatus, error))
 }
 
 // BlockingJournal is a Journal whose callers wait.
@@ -61,7 +62,7 @@ func Waiting(j BlockingJournal) Journal { return waiting{j} }
 
 type waiting struct{ BlockingJournal }
 
-func (w waiting) StartClaim(ctx context.Context, c state.Claim, done func(state.ClaimResult, error)) {
+func (w waiting) StartClaim(ctx context.Context, c *state.Claim, done func(state.ClaimResult, error)) {
 	go func() {
 		answered := false
 		defer crashed(func(err error) bool {
@@ -70,15 +71,15 @@ func (w waiting) StartClaim(ctx context.Context, c state.Claim, done func(state.
 			}
 			return !answered
 		})
-		res, err := w.Claim(ctx, c)
+		res, err := w.Claim(ctx, *c)
 		answered = true
 		done(res, err)
 	}()
 }
 
 // StartFinish waits in the caller's goroutine, which is the run's own.
-func (w waiting) StartFinish(ctx context.Context, f state.Finish, done func(state.TokenStatus, error)) {
-	done(w.Finish(ctx, f))
+func (w waiting) StartFinish(ctx context.Context, f *state.Finish, done func(state.TokenStatus, error)) {
+	done(w.Finish(ctx, *f))
 }
 
 // Leader is who leads. Where Address is empty nobody does, or nobody knows who.

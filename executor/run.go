@@ -41,6 +41,8 @@ type run struct {
 	outcome  runner.Outcome
 	reason   string
 
+	asked    state.Claim
+	end      state.Finish
 	asking   atomic.Bool // the journal has not answered yet
 	released bool        // its part of the capacity; guarded by the desk's mutex
 }
@@ -59,18 +61,18 @@ func (d *desk) claim(work, window context.Context, r *run) {
 		ctx, cancel = context.WithTimeout(work, left)
 	}
 	sp := r.plan.spec
-	asked := time.Now()
+	begin := time.Now()
 	answer := func(res state.ClaimResult, err error) bool {
 		if !r.asking.CompareAndSwap(true, false) {
 			return false
 		}
 		cancel()
-		d.claimed(r, res, err, time.Since(asked), work.Err() != nil)
+		d.claimed(r, res, err, time.Since(begin), work.Err() != nil)
 		return true
 	}
 	r.asking.Store(true)
 	defer crashed(func(err error) bool { return answer(state.ClaimResult{}, err) })
-	d.journal.StartClaim(ctx, state.Claim{
+	r.asked = state.Claim{
 		Job:         sp.job,
 		JobRevision: sp.revision,
 		Live: state.Live{
@@ -92,7 +94,8 @@ func (d *desk) claim(work, window context.Context, r *run) {
 		Pending:        r.plan.pending,
 		ClosedRevision: r.plan.closed,
 		ApplyOverlap:   r.applied,
-	}, func(res state.ClaimResult, err error) { answer(res, err) })
+	}
+	d.journal.StartClaim(ctx, &r.asked, func(res state.ClaimResult, err error) { answer(res, err) })
 }
 
 // claimed goes on with a run whose claim was answered: towards its slot, or back

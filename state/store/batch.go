@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,8 +36,10 @@ var ErrClosed = errors.New("store closed")
 type request struct {
 	// guards are conditions that many requests share. They are compared once for
 	// a whole batch. If one fails there, each request is checked alone, under
-	// alone instead: what the guards stand for, as far as it concerns this one.
+	// alone and implied instead: what the guards stand for, as far as it concerns
+	// this one. guards and alone may be shared, and are not written to.
 	guards, alone []kv.Compare
+	implied       kv.Compare // without a key: none
 	txn           kv.Txn
 	// writes and reads are hashes of the keys (or of wider things, see claim)
 	// that the request changes and relies on.
@@ -51,8 +54,8 @@ type request struct {
 
 // guard adds conditions that hold for the request in a batch as well as alone.
 func (r *request) guard(c ...kv.Compare) {
-	r.guards = append(r.guards, c...)
-	r.alone = append(r.alone, c...)
+	r.guards = append(slices.Clip(r.guards), c...)
+	r.alone = append(slices.Clip(r.alone), c...)
 }
 
 // gone tells whether the caller has gone.

@@ -31,40 +31,41 @@ func (s *Store) Claim(ctx context.Context, c state.Claim) (state.ClaimResult, er
 }
 
 // StartClaim is Claim for callers that do not wait: done gets the answer, once,
-// from another goroutine or from within the call. It must not block.
-func (s *Store) StartClaim(ctx context.Context, c state.Claim, done func(state.ClaimResult, error)) {
+// from another goroutine or from within the call. It must not block. c is the
+// store's until then.
+func (s *Store) StartClaim(ctx context.Context, c *state.Claim, done func(state.ClaimResult, error)) {
 	closed, known := s.closed.get()
 	if c.Token != 0 || !known || c.ClosedRevision == 0 && !c.Live.Due.After(closed.Instant) {
 		// Something has to be read first.
-		s.batch.flushes.Go(func() { done(s.Claim(ctx, c)) })
+		s.batch.flushes.Go(func() { done(s.Claim(ctx, *c)) })
 		return
 	}
-	a, res, err := s.beginClaim(ctx, &c)
+	a, res, err := s.beginClaim(ctx, c)
 	if a == nil {
-		done(s.claimAnswer(&c, res, err))
+		done(s.claimAnswer(c, res, err))
 		return
 	}
 	t, res, err := s.tryClaim(ctx, a)
 	if t == nil {
-		done(s.claimAnswer(&c, res, err))
+		done(s.claimAnswer(c, res, err))
 		return
 	}
 	t.request.stop = ctx.Done()
 	t.request.asker = askerFunc(func(rep reply) {
 		if rep.err == nil && rep.res.Succeeded {
-			done(s.claimAnswer(&c, s.claimed(t, rep.res), nil))
+			done(s.claimAnswer(c, s.claimed(t, rep.res), nil))
 			return
 		}
 		s.batch.flushes.Go(func() {
 			if rep.err != nil {
-				done(s.claimAnswer(&c, state.ClaimResult{}, gaveUp(ctx, rep.err)))
+				done(s.claimAnswer(c, state.ClaimResult{}, gaveUp(ctx, rep.err)))
 				return
 			}
 			res, again, err := s.refused(ctx, a, t)
 			if again && err == nil {
 				res, err = s.goOn(ctx, a)
 			}
-			done(s.claimAnswer(&c, res, err))
+			done(s.claimAnswer(c, res, err))
 		})
 	})
 	s.batch.submit(t.request)

@@ -1,6 +1,9 @@
 package store
 
 import (
+	"slices"
+	"sync/atomic"
+
 	"github.com/leaderd/leaderd/internal/mutant"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/kv"
@@ -35,24 +38,13 @@ func (s *Store) claimRequest(t *claimTry, value []byte) {
 	k := s.keys.names(live)
 	room := &struct {
 		request
-		guardRoom [3]kv.Compare
-		aloneRoom [3]kv.Compare
-		ifRoom    [4]kv.Compare
+		ifRoom    [3]kv.Compare
 		thenRoom  [2]kv.Op
 		readRoom  [4]uint64
 		writeRoom [3]uint64
 	}{}
 	r := &room.request
-	r.guards, r.alone = room.guardRoom[:0], room.aloneRoom[:0]
-	if !mutant.Off(mutant.Registration) {
-		r.guard(s.registered(live.Owner))
-	}
-	if !mutant.Off(mutant.Closed) {
-		r.guard(unchanged(s.closedKey, t.closed))
-	}
-	if !mutant.Off(mutant.JobsChanged) {
-		r.guards = append(r.guards, unchanged(s.changedKey, t.changed))
-	}
+	r.guards, r.alone = s.shared.of(s, terms{owner: live.Owner, closed: t.closed, changed: t.changed})
 	r.txn.If = room.ifRoom[:0]
 	if !mutant.Off(mutant.History) {
 		r.txn.If = append(r.txn.If, absent(k.history))
@@ -62,7 +54,7 @@ func (s *Store) claimRequest(t *claimTry, value []byte) {
 	switch job := unchanged(k.job, c.JobRevision); {
 	case mutant.Off(mutant.JobRevision):
 	case t.seen:
-		r.alone = append(r.alone, job)
+		r.implied = job
 	default:
 		r.txn.If = append(r.txn.If, job)
 	}
@@ -105,6 +97,40 @@ func (s *Store) claimRequest(t *claimTry, value []byte) {
 		r.writes = append(r.writes, s.batch.hash(pendingKey))
 	}
 	t.request = r
+}
+
+// terms are what claims share.
+type terms struct {
+	owner           state.Owner
+	closed, changed int64
+}
+
+// sharedGuards keeps the conditions that the last claims shared: those of the next
+// are mostly the same.
+type sharedGuards struct{ last atomic.Pointer[guardsOf] }
+
+type guardsOf struct {
+	terms
+	guards, alone []kv.Compare
+}
+
+// of answers the conditions of a batch of claims, and those of each claim alone.
+func (g *sharedGuards) of(s *Store, t terms) (guards, alone []kv.Compare) {
+	if last := g.last.Load(); last != nil && last.terms == t {
+		return last.guards, last.alone
+	}
+	var r request
+	if !mutant.Off(mutant.Registration) {
+		r.guard(s.registered(t.owner))
+	}
+	if !mutant.Off(mutant.Closed) {
+		r.guard(unchanged(s.closedKey, t.closed))
+	}
+	if !mutant.Off(mutant.JobsChanged) {
+		r.guards = append(r.guards, unchanged(s.changedKey, t.changed))
+	}
+	g.last.Store(&guardsOf{t, slices.Clip(r.guards), slices.Clip(r.alone)})
+	return r.guards, r.alone
 }
 
 // registered holds while the owner's registration stands.

@@ -207,11 +207,15 @@ func join(batch []*request, how shape) kv.Txn {
 
 // alone is a request's transaction under its own conditions.
 func alone(r *request) kv.Txn {
-	if len(r.alone) == 0 {
+	if len(r.alone) == 0 && r.implied.Key == "" {
 		return r.txn
 	}
 	t := r.txn
-	t.If = append(append(make([]kv.Compare, 0, len(r.alone)+len(t.If)), r.alone...), t.If...)
+	t.If = append(make([]kv.Compare, 0, len(r.alone)+1+len(t.If)), r.alone...)
+	if r.implied.Key != "" {
+		t.If = append(t.If, r.implied)
+	}
+	t.If = append(t.If, r.txn.If...)
 	return t
 }
 

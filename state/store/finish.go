@@ -32,16 +32,17 @@ func (s *Store) Finish(ctx context.Context, f state.Finish) (state.TokenStatus, 
 }
 
 // StartFinish is Finish for callers that do not wait: done gets the answer, once,
-// from another goroutine or from within the call. It must not block.
-func (s *Store) StartFinish(ctx context.Context, f state.Finish, done func(state.TokenStatus, error)) {
-	e, status, err := s.beginFinish(&f)
+// from another goroutine or from within the call. It must not block. f is the
+// store's until then.
+func (s *Store) StartFinish(ctx context.Context, f *state.Finish, done func(state.TokenStatus, error)) {
+	e, status, err := s.beginFinish(f)
 	if e == nil {
-		done(s.finishAnswer(&f, status, err))
+		done(s.finishAnswer(f, status, err))
 		return
 	}
 	answer := func(rep reply) {
 		status, err := s.finished(ctx, e, rep.res, gaveUp(ctx, rep.err))
-		done(s.finishAnswer(&f, status, err))
+		done(s.finishAnswer(f, status, err))
 	}
 	e.request.stop = ctx.Done()
 	e.request.asker = askerFunc(func(rep reply) {

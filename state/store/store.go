@@ -86,6 +86,7 @@ type Store struct {
 	metrics *metrics
 	// Keys that every claim compares.
 	closedKey, changedKey string
+	shared                sharedGuards
 
 	learning atomic.Bool
 }

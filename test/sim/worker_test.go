@@ -166,10 +166,10 @@ func (j journal) KeepAlive(ctx context.Context, reg state.Registration) (time.Du
 }
 
 // StartFinish implements executor.Journal.
-func (j journal) StartFinish(ctx context.Context, f state.Finish, done func(state.TokenStatus, error)) {
+func (j journal) StartFinish(ctx context.Context, f *state.Finish, done func(state.TokenStatus, error)) {
 	j.Store.StartFinish(ctx, f, func(status state.TokenStatus, err error) {
 		if err == nil && status == state.TokenStored {
-			j.history.acknowledged(&f)
+			j.history.acknowledged(f)
 		}
 		done(status, err)
 	})

@@ -14,10 +14,10 @@ import (
 
 // Defaults and limits of the configurations.
 const (
-	DefaultTTL        = 10 * time.Second
+	DefaultTTL        = 5 * time.Second
 	MinTTL            = 2 * time.Second
 	MaxTTL            = 60 * time.Second
-	DefaultCapacity   = 1000
+	DefaultCapacity   = 256
 	DefaultDrainGrace = 30 * time.Second
 	DefaultKillGrace  = 10 * time.Second
 )

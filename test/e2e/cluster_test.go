@@ -93,7 +93,7 @@ type options struct {
 // newCluster makes a cluster of nodes n1, n2, … with both roles, and starts them.
 func newCluster(t testing.TB, o options) *cluster {
 	t.Helper()
-	c := &cluster{workshop: newWorkshop(t), t: t, etcd: etcdtest.Start(t, o.etcd...)}
+	c := &cluster{workshop: newWorkshop(t), t: t, etcd: startEtcd(t, o.etcd...)}
 	var addresses []string
 	for i := range o.nodes {
 		endpoints := c.etcd.Endpoints()

@@ -1,7 +1,11 @@
 // Package e2e tests leaderd as its users run it: real processes of the real
 // binary, an etcd of several members, and faults from outside: SIGKILL, SIGSTOP,
 // SIGTERM, a network that goes silent, keys and leases that are deleted, a disk
-// quota that is full.
+// quota that is full. The members of etcd are processes, too.
+//
+// TestChaos is a nemesis: it breaks one thing after the other, or, with
+// -chaos.minutes, at random from -chaos.seed, and has the whole history checked in
+// the end (make chaos).
 //
 // Every job's work writes down its own starts, as requests to a server of the
 // test or as lines of a file, outside leaderd. At the end of a scenario package

@@ -18,7 +18,7 @@ func TestBothLeadersDie(t *testing.T) {
 	t.Parallel()
 	ttl := pick(2*time.Second, 10*time.Second)
 	c := newCluster(t, options{
-		nodes: 3, etcd: []etcdtest.Option{etcdtest.WithMembers(3), etcdtest.WithProcesses()},
+		nodes: 3, etcd: []etcdtest.Option{etcdtest.WithMembers(3)},
 		flags: []string{"--election-ttl=" + ttl.String(), "--planner-horizon=" + (ttl + 6*time.Second).String()},
 	})
 	c.apply(someJobs(c.recorder, 20)...)

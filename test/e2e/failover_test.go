@@ -11,7 +11,6 @@ import (
 
 	"github.com/leaderd/leaderd/internal/history"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
-	"github.com/leaderd/leaderd/test/etcdtest"
 )
 
 // manyJobs is 200 jobs due every second and 50 by the second of the minute, over
@@ -121,7 +120,7 @@ func checkDetection(t testing.TB, h *history.Facts, dead *node, death, noticed t
 // late.
 func TestControlFailover(t *testing.T) {
 	w := newWorkshop(t)
-	server := etcdtest.Start(t)
+	server := startEtcd(t)
 	endpoints := "--etcd-endpoints=" + strings.Join(server.Endpoints(), ",")
 	var controls []string
 	for i := range 3 {

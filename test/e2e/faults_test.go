@@ -251,7 +251,7 @@ func TestStoreFull(t *testing.T) {
 // takes in a transaction and an executor at a time.
 func TestSameSecond(t *testing.T) {
 	c := newCluster(t, options{nodes: 3})
-	n, ahead := 1000, 20*time.Second
+	n, ahead := 600, 12*time.Second
 	if *long {
 		n, ahead = 5000, 50*time.Second
 	}

@@ -18,13 +18,10 @@ import (
 // long runs the faults for as long as people meet them.
 var long = flag.Bool("e2e.long", false, "faults of realistic length")
 
-// binary is the program under test.
-var binary string
+// binary is the program under test, member that of an etcd member.
+var binary, member string
 
-func TestMain(m *testing.M) {
-	etcdtest.Main()
-	os.Exit(run(m))
-}
+func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	flag.Parse()
@@ -35,21 +32,25 @@ func run(m *testing.M) int {
 			return 1
 		}
 	}
-	if binary = os.Getenv("E2E_BINARY"); binary == "" {
-		dir, err := os.MkdirTemp("", "leaderd-e2e-bin-")
-		if err != nil {
+	dir, err := os.MkdirTemp("", "leaderd-e2e-bin-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			return 1
 		}
-		defer func() {
-			if err := os.RemoveAll(dir); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-			}
-		}()
-		if err := build(filepath.Join(dir, "leaderd")); err != nil {
-			fmt.Fprintln(os.Stderr, "build leaderd:", err)
-			return 1
-		}
+	}()
+	binary, member = os.Getenv("E2E_BINARY"), filepath.Join(dir, "member")
+	programs := []string{"test/etcdtest/member"}
+	if binary == "" {
+		binary = filepath.Join(dir, "leaderd")
+		programs = append(programs, "cmd/leaderd")
+	}
+	if err := build(dir, programs...); err != nil {
+		fmt.Fprintln(os.Stderr, "build the programs:", err)
+		return 1
 	}
 	code := m.Run()
 	if code == 0 {
@@ -61,15 +62,24 @@ func run(m *testing.M) int {
 	return code
 }
 
-// build builds the program as it is released: without the race detector, which
-// would change its timing.
-func build(to string) error {
+// build builds programs into a directory: as they are released, without the race
+// detector, which would change their timing.
+func build(dir string, programs ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", to, "github.com/leaderd/leaderd/cmd/leaderd")
+	args := []string{"build", "-o", dir + string(filepath.Separator)}
+	for _, p := range programs {
+		args = append(args, "github.com/leaderd/leaderd/"+p)
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	binary = to
 	return cmd.Run()
+}
+
+// startEtcd starts an etcd whose members are processes.
+func startEtcd(t testing.TB, opts ...etcdtest.Option) *etcdtest.Server {
+	t.Helper()
+	return etcdtest.Start(t, append([]etcdtest.Option{etcdtest.WithProgram(member)}, opts...)...)
 }
 
 // pick is short, or long where the flag says so.

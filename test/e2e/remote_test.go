@@ -12,14 +12,13 @@ import (
 
 	"github.com/leaderd/leaderd/internal/history"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
-	"github.com/leaderd/leaderd/test/etcdtest"
 )
 
 // newSplitCluster makes control nodes c1, c2, … and executors e1, e2, … that know
 // no etcd.
 func newSplitCluster(t testing.TB, controls, executors int, flags ...string) *cluster {
 	t.Helper()
-	c := &cluster{workshop: newWorkshop(t), t: t, etcd: etcdtest.Start(t)}
+	c := &cluster{workshop: newWorkshop(t), t: t, etcd: startEtcd(t)}
 	endpoints := "--etcd-endpoints=" + strings.Join(c.etcd.Endpoints(), ",")
 	var addresses []string
 	for i := range controls {

@@ -46,7 +46,7 @@ func (w *wires) all() []*faultproxy.Proxy { return append([]*faultproxy.Proxy{w.
 func newSiege(t testing.TB, nodes, executors, members int) *siege {
 	t.Helper()
 	w := newWorkshop(t)
-	server := etcdtest.Start(t, etcdtest.WithMembers(members), etcdtest.WithProcesses(), etcdtest.WithQuota(1<<30))
+	server := startEtcd(t, etcdtest.WithMembers(members), etcdtest.WithQuota(1<<30))
 	s := &siege{cluster: &cluster{workshop: w, t: t, etcd: server}, wires: map[string]*wires{}}
 	s.ledger = follow(t, server.Client())
 	var addresses, reached []string

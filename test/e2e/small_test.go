@@ -49,7 +49,7 @@ func TestStarvedNode(t *testing.T) {
 	feed := starve(n, 90*time.Millisecond, 10*time.Millisecond)
 	begun := time.Now()
 	var most int64
-	for time.Since(begun) < pick(20*time.Second, 30*time.Minute) {
+	for time.Since(begun) < pick(12*time.Second, 30*time.Minute) {
 		pass(t, time.Second)
 		most = max(most, n.memory())
 	}

@@ -27,8 +27,8 @@ const (
 	tellReady = "ready %x\n"
 )
 
-// Main does nothing in a test. In a process that WithProcesses started it is the
-// member, and does not return.
+// Main does nothing in a test. In a process that WithProcesses or WithProgram
+// started it is the member, and does not return.
 func Main() {
 	text := os.Getenv(variable)
 	if text == "" {
@@ -109,10 +109,14 @@ type process struct {
 	exited chan struct{} // closed when it is gone
 }
 
-func startProcess(s settings) (*process, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
+// startProcess starts a member as a program; none is this one.
+func startProcess(program string, s settings) (*process, error) {
+	if program == "" {
+		own, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		program = own
 	}
 	text, err := json.Marshal(s)
 	if err != nil {

@@ -59,7 +59,7 @@ func compile(j *state.Job, stored []byte) *Job {
 		// A pause leaves the job's own instant alone, since it makes no slot due.
 		c.Effective = j.Updated
 	}
-	c.schedules, c.Broken = parseSchedules(&spec, j.Anchor)
+	c.schedules, c.Broken = parseSchedules(j.ID, &spec, j.Anchor)
 	if c.Broken == nil && spec.Command == nil && spec.HTTP == nil && !spec.NoOp {
 		c.Broken = ErrNoTarget
 	}
@@ -87,10 +87,10 @@ func broken(id state.JobID, revision int64, err error) *Job {
 }
 
 // parseSchedules compiles the schedules of a spec. The error names the field.
-func parseSchedules(spec *state.JobSpec, anchor time.Time) (schedules, error) {
+func parseSchedules(id state.JobID, spec *state.JobSpec, anchor time.Time) (schedules, error) {
 	out := make(schedules, 0, len(spec.Schedules))
 	for i, text := range spec.Schedules {
-		s, err := schedule.Parse(text, schedule.Options{Zone: spec.TimeZone, Anchor: anchor})
+		s, err := schedule.Parse(text, schedule.Options{Zone: spec.TimeZone, Anchor: anchor, Job: id.String()})
 		if err != nil {
 			return nil, fmt.Errorf("spec.schedules[%d]: %w", i, err)
 		}

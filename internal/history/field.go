@@ -12,7 +12,7 @@ var (
 	weekdays = []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}
 )
 
-func parseCron(fields []string) (*cron, error) {
+func parseCron(job string, fields []string) (*cron, error) {
 	if len(fields) == 5 {
 		fields = slices.Insert(slices.Clone(fields), 0, "0")
 	}
@@ -21,25 +21,42 @@ func parseCron(fields []string) (*cron, error) {
 	}
 	c := &cron{}
 	for i, f := range []struct {
+		name   string
 		set    *[64]bool
 		lo, hi int
 		names  []string
 	}{
-		{&c.second, 0, 59, nil},
-		{&c.minute, 0, 59, nil},
-		{&c.hour, 0, 23, nil},
-		{&c.day, 1, 31, nil},
-		{&c.month, 1, 12, months},
-		{&c.weekday, 0, 6, weekdays},
+		{"second", &c.second, 0, 59, nil},
+		{"minute", &c.minute, 0, 59, nil},
+		{"hour", &c.hour, 0, 23, nil},
+		{dayOfMonth, &c.day, 1, 31, nil},
+		{"month", &c.month, 1, 12, months},
+		{dayOfWeek, &c.weekday, 0, 6, weekdays},
 	} {
 		for item := range strings.SplitSeq(fields[i], ",") {
-			if err := addItem(f.set, strings.ToUpper(item), f.lo, f.hi, f.names); err != nil {
+			item = strings.ToUpper(item)
+			var err error
+			var special bool
+			switch {
+			case f.name == dayOfMonth:
+				special, err = c.addDay(item)
+			case f.name == dayOfWeek:
+				special, err = c.addWeekday(item)
+			}
+			switch {
+			case special || err != nil:
+			case strings.HasPrefix(item, "H"):
+				err = addHashed(f.set, job, f.name, item, f.lo, f.hi, f.names)
+			default:
+				err = addItem(f.set, item, f.lo, f.hi, f.names)
+			}
+			if err != nil {
 				return nil, fmt.Errorf("field %q: %w", fields[i], err)
 			}
 		}
 	}
 	c.bothDays = wild(fields[3]) || wild(fields[5])
-	c.realTime = fields[2][0] == '*'
+	c.realTime = fields[2][0] == '*' || strings.HasPrefix(strings.ToUpper(fields[2]), "H/")
 	return c, nil
 }
 

@@ -34,6 +34,9 @@ type every struct{ anchor, step int64 }
 
 type cron struct {
 	second, minute, hour, day, month, weekday [64]bool
+	// monthDays and weekDays tell of more dates whether they are one: those of L, W
+	// and #.
+	monthDays, weekDays []func(date) bool
 	// bothDays: a date must match day and weekday; otherwise either.
 	bothDays bool
 	// realTime: it goes by real time, whatever the clock does.
@@ -57,14 +60,20 @@ var names = map[string]string{
 // with a zone before it, a name such as @daily, "@every" or "@at". It is lenient
 // where the product is strict: it judges what was accepted.
 func ParseSchedule(text, zoneName string, anchor time.Time, rules ClockRules) (*Schedule, error) {
-	s, err := parseSchedule(strings.TrimSpace(text), zoneName, anchor, rules)
+	return ParseJobSchedule("", text, zoneName, anchor, rules)
+}
+
+// ParseJobSchedule is ParseSchedule for a job, "namespace/name", which H takes its
+// values from.
+func ParseJobSchedule(job, text, zoneName string, anchor time.Time, rules ClockRules) (*Schedule, error) {
+	s, err := parseSchedule(job, strings.TrimSpace(text), zoneName, anchor, rules)
 	if err != nil {
 		return nil, fmt.Errorf("schedule %q: %w", text, err)
 	}
 	return s, nil
 }
 
-func parseSchedule(text, zoneName string, anchor time.Time, rules ClockRules) (*Schedule, error) {
+func parseSchedule(job, text, zoneName string, anchor time.Time, rules ClockRules) (*Schedule, error) {
 	for _, prefix := range []string{"CRON_TZ=", "TZ="} {
 		if rest, ok := strings.CutPrefix(text, prefix); ok {
 			i := strings.IndexAny(rest, " \t")
@@ -106,7 +115,7 @@ func parseSchedule(text, zoneName string, anchor time.Time, rules ClockRules) (*
 	case names[word] != "":
 		text = names[word]
 	}
-	c, err := parseCron(strings.Fields(text))
+	c, err := parseCron(job, strings.Fields(text))
 	if err != nil {
 		return nil, err
 	}
@@ -216,12 +225,15 @@ func (c *cron) matches(local int64) bool {
 	if !c.second[second] || !c.minute[minute] || !c.hour[hour] {
 		return false
 	}
-	_, month, day := t.Date()
-	if !c.month[month] {
+	d := dateOf(t)
+	if !c.month[d.month] {
 		return false
 	}
+	is := func(more func(date) bool) bool { return more(d) }
+	day := c.day[d.day] || slices.ContainsFunc(c.monthDays, is)
+	weekday := c.weekday[d.weekday] || slices.ContainsFunc(c.weekDays, is)
 	if c.bothDays {
-		return c.day[day] && c.weekday[t.Weekday()]
+		return day && weekday
 	}
-	return c.day[day] || c.weekday[t.Weekday()]
+	return day || weekday
 }

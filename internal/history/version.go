@@ -19,7 +19,7 @@ func (c *checker) compile(j *job, versions []Version) {
 		v := &version{Version: &versions[i]}
 		if v.live() {
 			for _, text := range v.Schedules {
-				s, err := ParseSchedule(text, v.Zone, v.Anchor, v.Clock)
+				s, err := ParseJobSchedule(j.name, text, v.Zone, v.Anchor, v.Clock)
 				if err != nil {
 					c.unchecked(2, j.name, "what was due: %v", err)
 					j.unjudged = true

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/leaderd/leaderd/planner/schedule/zoneinfo"
 )
 
 const (
@@ -35,7 +37,7 @@ func loadZone(name string) (*zone, error) {
 	if z, ok := zones.Load(name); ok {
 		return z.(*zone), nil //nolint:errcheck // zones holds no other type
 	}
-	loc, err := time.LoadLocation(name)
+	loc, err := zoneinfo.Load(name)
 	if err != nil {
 		return nil, fmt.Errorf("zone: %w", err)
 	}

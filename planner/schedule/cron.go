@@ -3,25 +3,34 @@ package schedule
 // longestShift is the longest gap, in seconds, that counts as a clock change.
 const longestShift = 3 * 3600
 
-// cron is a cron expression in a zone.
+// longestOffset is longer, in seconds, than any zone was ever ahead of UTC or
+// behind it.
+const longestOffset = 16 * 3600
+
+// cron is a cron expression in a zone. Its size matters: there is one for each
+// schedule of each job.
 type cron struct {
-	set      fieldSet
+	set  fieldSet // and, in it, what clock changes mean
+	zone *zone
+}
+
+// clock says what clock changes mean.
+type clock struct {
 	missing  Missing  // MissingSkip if the schedule keeps to real time
 	repeated Repeated // RepeatedBoth if the schedule keeps to real time
-	zone     *zone
 }
 
 // floor and ceil bound the local times that count in a period, [floor, ceil).
 
 func (c *cron) floor(p period) int64 {
-	if c.repeated == RepeatedFirst && p.prev > p.off {
+	if c.set.clock.repeated == RepeatedFirst && p.prev > p.off {
 		return p.start + p.prev // the second pass ends where the first did
 	}
 	return p.start + p.off
 }
 
 func (c *cron) ceil(p period) int64 {
-	if c.repeated == RepeatedLast && p.next < p.off {
+	if c.set.clock.repeated == RepeatedLast && p.next < p.off {
 		return p.end + p.next // the first pass begins where the second will
 	}
 	return p.end + p.off
@@ -31,7 +40,7 @@ func (c *cron) ceil(p period) int64 {
 // lost in the gap before it.
 func (c *cron) makesUp(p period) bool {
 	gap := p.off - p.prev
-	return c.missing == MissingShift && gap > 0 && gap <= longestShift &&
+	return c.set.clock.missing == MissingShift && gap > 0 && gap <= longestShift &&
 		c.set.next(p.start+p.prev) < p.start+p.off
 }
 
@@ -40,13 +49,21 @@ func (c *cron) next(t int64) int64 {
 	if t < p.start && c.makesUp(p) {
 		return p.start
 	}
+	since := t // the period is searched from here on
 	local := c.set.next(max(t+1+p.off, c.floor(p)))
 	for local != far {
 		end := c.ceil(p)
 		if local < end {
 			return local - p.off
 		}
-		p = c.zone.at(p.end)
+		at := p.end
+		if at-since > 2*longestOffset {
+			// No clock shows the match, or anything later, so far before; and none of
+			// the periods between can show again what was searched.
+			at = max(at, local-longestOffset)
+		}
+		p = c.zone.at(at)
+		since = p.start
 		if c.makesUp(p) {
 			return p.start
 		}

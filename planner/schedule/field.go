@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -30,11 +29,13 @@ var (
 	}
 )
 
-func (f *field) isDay() bool { return f.name == domField.name || f.name == dowField.name }
+func (f *field) isDom() bool { return f.name == domField.name }
+func (f *field) isDow() bool { return f.name == dowField.name }
+func (f *field) isDay() bool { return f.isDom() || f.isDow() }
 
 // limit is the largest value that may be written.
 func (f *field) limit() int {
-	if f.name == dowField.name {
+	if f.isDow() {
 		return 7
 	}
 	return f.max
@@ -49,28 +50,50 @@ func (f *field) allowed() string {
 	return s
 }
 
-// check verifies the text of one field against the strict grammar and returns
-// the same set of values written so plainly that no parser can misread it: a
-// list of a-b and a-b/n within the field's bounds.
-func (f *field) check(text string) (plain string, err error) {
+// element is one element of a field's list, checked.
+type element struct {
+	form form
+	// lo, hi and step are the values of a span, hi included; of other forms, what
+	// the form says.
+	lo, hi, step int
+	// hashed: H chose lo, in [from, to]. spread: in steps from there on.
+	hashed, spread bool
+	from, to       int
+}
+
+// form tells what an element stands for.
+type form uint8
+
+const (
+	// formSpan is values from lo to hi in steps: also *, one value, and H.
+	formSpan     form = iota
+	formLast          // L-n: n days before the last of the month, n = lo
+	formWorkday       // nW: the working day nearest to day n = lo
+	formLastWork      // LW: the last working day of the month
+	formNth           // n#k: the k-th weekday n of the month, n = lo, k = hi
+	formLastDow       // nL: the last weekday n of the month, n = lo
+)
+
+// parse reads the text of one field. H takes its values from hash.
+func (f *field) parse(text string, hash hash) ([]element, error) {
 	if text == "?" {
 		if !f.isDay() {
-			return "", fault(f.name, text, "? is allowed only in the day fields", "write *")
+			return nil, fault(f.name, text, "? is allowed only in the day fields", "write *")
 		}
-		return f.span(f.min, f.max, 1), nil
+		return []element{{lo: f.min, hi: f.max, step: 1}}, nil
 	}
-	var spans []string
-	for elem := range strings.SplitSeq(text, ",") {
-		if elem == "" {
-			return "", fault(f.name, text, "empty element in the list", f.withoutGaps(text))
+	var out []element
+	for part := range strings.SplitSeq(text, ",") {
+		if part == "" {
+			return nil, fault(f.name, text, "empty element in the list", f.withoutGaps(text))
 		}
-		span, err := f.element(elem)
+		e, err := f.element(part, hash)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		spans = append(spans, span)
+		out = append(out, e)
 	}
-	return strings.Join(spans, ","), nil
+	return out, nil
 }
 
 func (f *field) withoutGaps(text string) string {
@@ -81,65 +104,87 @@ func (f *field) withoutGaps(text string) string {
 	return fmt.Sprintf("write %q", strings.Join(parts, ","))
 }
 
-// element checks one element of a list.
-func (f *field) element(elem string) (string, error) {
-	if what := f.dialect(elem); what != "" {
-		return "", unsupported(f.name, elem, what)
+// element reads one element of a list.
+func (f *field) element(text string, hash hash) (element, error) {
+	if e, ok, err := f.relative(text); ok || err != nil {
+		return e, err
 	}
-	base, stepText, stepped := strings.Cut(elem, "/")
-	step := 1
-	if stepped {
-		n, ok := number(stepText)
-		if !ok || n == 0 {
-			return "", fault(f.name, elem, "a step must be a whole number from 1", "")
-		}
-		step = n
+	if isHashed(text) {
+		return f.hashed(text, hash)
+	}
+	base, stepText, stepped := strings.Cut(text, "/")
+	step, err := f.step(text, stepText, stepped)
+	if err != nil {
+		return element{}, err
 	}
 	lo, hi := f.min, f.max
 	switch loText, hiText, ranged := strings.Cut(base, "-"); {
 	case base == "":
-		return "", fault(f.name, elem, "nothing stands before the step", fmt.Sprintf("write \"*/%s\"", stepText))
+		return element{}, fault(f.name, text, "nothing stands before the step", fmt.Sprintf("write \"*/%s\"", stepText))
 	case base == "*":
 	case strings.HasPrefix(base, "*"):
-		return "", fault(f.name, elem, "only a step such as */5 may follow *", "")
+		return element{}, fault(f.name, text, "only a step such as */5 may follow *", "")
 	case strings.Contains(base, "?"):
-		return "", fault(f.name, elem, "? must stand alone, and only in the day fields", "write *")
-	default:
-		var err error
-		if lo, err = f.value(elem, loText); err != nil {
-			return "", err
+		return element{}, fault(f.name, text, "? must stand alone, and only in the day fields", "write *")
+	case ranged:
+		if lo, hi, err = f.span(text, loText, hiText); err != nil {
+			return element{}, err
 		}
-		switch {
-		case ranged:
-			if hi, err = f.value(elem, hiText); err != nil {
-				return "", err
-			}
-			// A range may end in SUN: the week goes from Monday to Sunday as well.
-			if strings.EqualFold(hiText, dowField.names[0]) && lo > 0 {
-				hi = 7
-			}
-		case !stepped:
-			hi = lo
-		default:
+	default:
+		if lo, err = f.value(text, base); err != nil {
+			return element{}, err
+		}
+		if hi = lo; stepped {
 			hi = max(lo, f.max)
 		}
 	}
-	if size := f.max - f.min + 1; step >= size {
-		return "", fault(f.name, elem, fmt.Sprintf("the step must be less than %d", size), f.largeStep(lo, step))
+	if size := f.size(); step >= size {
+		return element{}, fault(f.name, text, fmt.Sprintf("the step must be less than %d", size), f.largeStep(strconv.Itoa(lo), step))
 	}
 	if lo > hi {
-		return "", fault(f.name, elem, "the range runs backward", fmt.Sprintf("write %q", f.wrapped(lo, hi, step)))
+		return element{}, fault(f.name, text, "the range runs backward", fmt.Sprintf("write %q", f.wrapped(lo, hi, step)))
 	}
-	return f.span(lo, hi, step), nil
+	return element{lo: lo, hi: hi, step: step}, nil
 }
 
-// span writes a checked element; a Sunday written 7 becomes 0.
-func (f *field) span(lo, hi, step int) string {
-	if hi <= f.max {
-		return fmt.Sprintf("%d-%d/%d", lo, hi, step)
+// size is the number of values.
+func (f *field) size() int { return f.max - f.min + 1 }
+
+// step reads what stands after the slash; 1 where there is none.
+func (f *field) step(elem, text string, stepped bool) (int, error) {
+	if !stepped {
+		return 1, nil
+	}
+	n, ok := number(text)
+	if !ok || n == 0 {
+		return 0, fault(f.name, elem, "a step must be a whole number from 1", "")
+	}
+	return n, nil
+}
+
+// span reads both ends of a range, which may still run backward.
+func (f *field) span(elem, loText, hiText string) (lo, hi int, err error) {
+	if lo, err = f.value(elem, loText); err != nil {
+		return 0, 0, err
+	}
+	if hi, err = f.value(elem, hiText); err != nil {
+		return 0, 0, err
+	}
+	// A range may end in SUN: the week goes from Monday to Sunday as well.
+	if f.isDow() && strings.EqualFold(hiText, f.names[0]) && lo > 0 {
+		hi = 7
+	}
+	return lo, hi, nil
+}
+
+// plain writes a span so that no parser can misread it: as a list of values and
+// ranges within the field's bounds, a Sunday written 7 as 0.
+func (f *field) plain(e element) string {
+	if e.hi <= f.max {
+		return fmt.Sprintf("%d-%d/%d", e.lo, e.hi, e.step)
 	}
 	var values []string
-	for v := lo; v <= hi; v += step {
+	for v := e.lo; v <= e.hi; v += e.step {
 		values = append(values, strconv.Itoa(v%7))
 	}
 	return strings.Join(values, ",")
@@ -159,17 +204,16 @@ func (f *field) wrapped(lo, hi, step int) string {
 	if step == 1 {
 		return part(lo, f.max) + "," + part(f.min, hi)
 	}
-	size := f.max - f.min + 1
 	var values []string
-	for v := lo; v <= hi+size; v += step {
-		values = append(values, strconv.Itoa((v-f.min)%size+f.min))
+	for v := lo; v <= hi+f.size(); v += step {
+		values = append(values, strconv.Itoa((v-f.min)%f.size()+f.min))
 	}
 	return strings.Join(values, ",")
 }
 
 // largeStep says what to write instead of a step that leaves the field.
-func (f *field) largeStep(lo, step int) string {
-	once := fmt.Sprintf("write %d to run once a %s", lo, f.noun)
+func (f *field) largeStep(first string, step int) string {
+	once := fmt.Sprintf("write %s to run once %s %s", first, article(f.noun), f.noun)
 	switch f.name {
 	case secondField.name:
 		return fmt.Sprintf("%s, or @every %ds for an interval", once, step)
@@ -181,27 +225,70 @@ func (f *field) largeStep(lo, step int) string {
 	return once
 }
 
+func article(noun string) string {
+	if strings.HasPrefix(noun, "h") { // hour
+		return "an"
+	}
+	return "a"
+}
+
 // value reads a number or a name.
 func (f *field) value(elem, text string) (int, error) {
-	for i, name := range f.names {
-		if strings.EqualFold(text, name) {
-			return f.min + i, nil
-		}
+	if v := f.named(text); v >= 0 {
+		return v, nil
 	}
 	n, ok := number(text)
 	switch {
 	case !ok:
-		hint := ""
-		for _, name := range f.names {
-			if len(text) > 3 && strings.EqualFold(text[:3], name) {
-				hint = "names have three letters: write " + name
-			}
-		}
-		return 0, fault(f.name, elem, fmt.Sprintf("%q is not %s", clip(text), f.allowed()), hint)
+		return 0, fault(f.name, elem, fmt.Sprintf("%q is not %s", clip(text), f.allowed()), f.strange(elem, text))
 	case n < f.min || n > f.limit():
 		return 0, fault(f.name, elem, fmt.Sprintf("%s is out of range, allowed are %s", clip(text), f.allowed()), f.outside(n))
 	}
 	return n, nil
+}
+
+// named is the value of a name, or -1.
+func (f *field) named(text string) int {
+	for i, name := range f.names {
+		if strings.EqualFold(text, name) {
+			return f.min + i
+		}
+	}
+	return -1
+}
+
+// strange guesses what was meant by a text that is no value.
+func (f *field) strange(elem, text string) string {
+	for _, name := range f.names {
+		if len(text) > 3 && strings.EqualFold(text[:3], name) {
+			return "names have three letters: write " + name
+		}
+	}
+	if a, b, ok := strings.Cut(elem, "~"); ok {
+		if f.number(a) && f.number(b) {
+			return fmt.Sprintf("for a value that differs from job to job write H(%s-%s)", a, b)
+		}
+	}
+	switch up := strings.ToUpper(text); {
+	case up == "":
+	case up == "W":
+		return "W follows a day of month: 15W is the working day nearest to the 15th, LW the last of the month"
+	case f.isDom() && strings.Contains(up, "#"):
+		return "n#k belongs in the day of week"
+	case !f.isDay() && strings.Trim(up, "0123456789LW#") == "":
+		return "L, W and # belong in the day fields"
+	}
+	for _, other := range []*field{&monthField, &dowField} {
+		if other.named(text) >= 0 {
+			return fmt.Sprintf("%s belongs in the %s", text, other.name)
+		}
+	}
+	return ""
+}
+
+func (f *field) number(text string) bool {
+	n, ok := number(text)
+	return ok && n >= f.min && n <= f.limit()
 }
 
 func (f *field) outside(n int) string {
@@ -210,33 +297,12 @@ func (f *field) outside(n int) string {
 		return "midnight is 0"
 	case (f.name == minuteField.name || f.name == secondField.name) && n == 60:
 		return "the full " + f.noun + " is 0"
-	case f.name == dowField.name:
+	case f.isDow() && n >= 1970 && n < 10_000:
+		return "there is no field for the year: leave it out, or use @at"
+	case f.isDow():
 		return "0 and 7 are Sunday"
 	}
 	return ""
-}
-
-// dialect names the element of another cron dialect that the text is, if any.
-func (f *field) dialect(elem string) string {
-	up := strings.ToUpper(elem)
-	digits := strings.TrimLeft(up, "0123456789")
-	switch {
-	case up == "H", strings.HasPrefix(up, "H/"), strings.HasPrefix(up, "H("):
-		return "H (spread by hash)"
-	case f.name == domField.name && (up == "L" || up == "LW" || strings.HasPrefix(up, "L-")):
-		return "L (last day of the month)"
-	case f.name == domField.name && digits == "W" && up != "W":
-		return "nW (nearest working day)"
-	case f.name == dowField.name && strings.Contains(up, "#"):
-		return "n#k (k-th weekday of the month)"
-	case f.name == dowField.name && (digits == "L" || len(up) == 4 && up[3] == 'L' && f.isName(up[:3])):
-		return "nL (last weekday of the month)"
-	}
-	return ""
-}
-
-func (f *field) isName(s string) bool {
-	return slices.Contains(f.names, s)
 }
 
 // number reads an unsigned decimal number; larger ones than any field holds

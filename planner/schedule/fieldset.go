@@ -8,10 +8,12 @@ import "math/bits"
 type fieldSet struct {
 	second, minute uint64
 	hour           uint32
-	dom            uint32 // 1 to 31
-	month          uint16 // 1 to 12
-	dow            uint8  // 0 (Sunday) to 6
-	bothDays       bool   // a date must match dom and dow, not just one of them
+	dom            uint32    // 1 to 31
+	month          uint16    // 1 to 12
+	dow            uint8     // 0 (Sunday) to 6
+	bothDays       bool      // a date must match dom and dow, not just one of them
+	clock          clock     // not of the set, but here is room for it: see cron
+	relative       *relative // more days of dom and dow; nil if there are none
 }
 
 // days returns the matching days of a month, day n as bit n. The month itself is
@@ -20,9 +22,14 @@ func (f *fieldSet) days(first int64, length int) uint32 {
 	w := weekday(first)
 	week := (uint64(f.dow)>>w | uint64(f.dow)<<(7-w)) & 0x7f // bit 0: weekday of day 1
 	byWeek := uint32(week * (1 | 1<<7 | 1<<14 | 1<<21 | 1<<28) << 1)
-	mask := f.dom | byWeek
+	byMonth := f.dom
+	if f.relative != nil {
+		byMonth |= f.relative.daysOfMonth(w, length)
+		byWeek |= f.relative.daysOfWeek(w, length)
+	}
+	mask := byMonth | byWeek
 	if f.bothDays {
-		mask = f.dom & byWeek
+		mask = byMonth & byWeek
 	}
 	return mask & (1<<(length+1) - 2)
 }

@@ -56,8 +56,11 @@ type Options struct {
 	// Anchor is the instant from which @every counts, cut to the whole second. It
 	// is itself a slot, the first one. The zero time means the Unix epoch.
 	Anchor time.Time
+	// Job is what H takes its values from: the job's id, "namespace/name". Whatever
+	// it is, a text is refused or not. Empty is an id like any other.
+	Job string
 	// Missing and Repeated rule cron expressions whose hour field does not begin
-	// with *; see the package comment. Defaults: shift and first.
+	// with * or H/; see the package comment. Defaults: shift and first.
 	Missing  Missing
 	Repeated Repeated
 }

@@ -8,6 +8,8 @@ import (
 	robfig "github.com/robfig/cron/v3"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/leaderd/leaderd/planner/schedule/zoneinfo"
 )
 
 func TestZeroSchedule(t *testing.T) {
@@ -154,7 +156,7 @@ func BenchmarkNext(b *testing.B) {
 		b.Run("robfig/"+c.name, func(b *testing.B) {
 			s, err := fieldParser.Parse(c.spec)
 			require.NoError(b, err)
-			loc, err := time.LoadLocation(c.zone)
+			loc, err := zoneinfo.Load(c.zone)
 			require.NoError(b, err)
 			spec, ok := s.(*robfig.SpecSchedule)
 			require.True(b, ok)

@@ -1,11 +1,14 @@
 package schedule
 
 import (
-	"fmt"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/leaderd/leaderd/internal/suggest"
+	"github.com/leaderd/leaderd/planner/schedule/zoneinfo"
 )
 
 const (
@@ -63,7 +66,7 @@ func (z *zone) at(t int64) period {
 // get in, so it is bounded by the zone data.
 var zones sync.Map // string -> *zone
 
-// zoneOf returns the table of an IANA zone; it reads zone data on a name's first use.
+// zoneOf returns the table of an IANA zone; it is made on a name's first use.
 func zoneOf(name string) (*zone, error) {
 	if z, ok := zones.Load(name); ok {
 		return z.(*zone), nil //nolint:errcheck // zones holds no other type
@@ -106,60 +109,50 @@ func newZone(loc *time.Location) *zone {
 	return z
 }
 
-// loadLocation loads an IANA zone by its exact name. It refuses what
-// time.LoadLocation accepts beside: the machine's own zone, files of the zone
-// directory that are no zones, and, on file systems that ignore case, other
-// spellings.
+// loadLocation loads an IANA zone by its exact name.
 func loadLocation(name string) (*time.Location, error) {
 	const field = "zone"
+	loc, err := zoneinfo.Load(name)
 	switch {
-	case strings.EqualFold(name, "local"), name == "localtime":
-		return nil, fault(field, name, "the machine's own zone differs from node to node", "name an IANA zone such as Europe/Berlin")
-	case name == "", name == "Factory", name == "posixrules",
-		strings.HasPrefix(name, "posix/"), strings.HasPrefix(name, "right/"):
-		return nil, fault(field, name, "not an IANA time zone", "name one such as Europe/Berlin")
-	}
-	var loc *time.Location
-	err := fmt.Errorf("unknown time zone %s", clip(name))
-	if capitalised(name) {
-		loc, err = time.LoadLocation(name)
-	}
-	if err == nil {
+	case err == nil:
 		return loc, nil
+	case !errors.Is(err, zoneinfo.ErrUnknown):
+		return nil, err
+	case strings.EqualFold(name, "local"), strings.EqualFold(name, "localtime"):
+		return nil, fault(field, name, "the machine's own zone differs from node to node", "name an IANA zone such as Europe/Berlin")
 	}
-	hint := "name a place such as America/Los_Angeles, spelled as in the IANA database"
-	if other := respell(name); other != name {
-		if _, err := time.LoadLocation(other); err == nil {
-			hint = "write " + other
-		}
-	}
-	e := fault(field, name, "not an IANA time zone", hint)
+	e := fault(field, name, "not an IANA time zone", nearZone(name))
 	e.Err = err
 	return nil, e
 }
 
-// capitalised reports whether every part of the name begins with a capital
-// letter, as all IANA names do.
-func capitalised(name string) bool {
-	for part := range strings.SplitSeq(name, "/") {
-		if part == "" || part[0] < 'A' || part[0] > 'Z' {
-			return false
+// nearZone guesses which zone was meant.
+func nearZone(name string) string {
+	const example = "name a place such as America/Los_Angeles, spelled as in the IANA database"
+	if name == "" {
+		return example
+	}
+	names := zoneinfo.Names()
+	spelled := strings.ReplaceAll(name, " ", "_")
+	for _, n := range names {
+		if strings.EqualFold(n, spelled) {
+			return "write " + n
 		}
 	}
-	return true
+	for _, n := range names {
+		if _, place, ok := strings.Cut(n, "/"); ok && strings.EqualFold(place, spelled) && !strings.HasPrefix(n, "Etc/") {
+			return "write " + n
+		}
+	}
+	if len(name) > 4 && len(name) <= 40 {
+		if _, near, ok := strings.Cut(suggest.Nearest(spelled, names), "did you mean "); ok {
+			return "did you mean " + strings.TrimSuffix(near, "?")
+		}
+	}
+	return example
 }
 
-// respell guesses the IANA spelling of a name written in the wrong case.
-func respell(name string) string {
-	if strings.EqualFold(name, "utc") || strings.EqualFold(name, "gmt") {
-		return strings.ToUpper(name)
-	}
-	b := []byte(strings.ReplaceAll(strings.ToLower(name), " ", "_"))
-	for i, c := range b {
-		first := i == 0 || b[i-1] == '/' || b[i-1] == '_' || b[i-1] == '-'
-		if first && c >= 'a' && c <= 'z' {
-			b[i] = c - 'a' + 'A'
-		}
-	}
-	return string(b)
-}
+// ZoneData is the release of the IANA time zone database that all schedules are
+// computed with, such as 2025c. It is part of the program; what the machine has
+// installed is not used.
+func ZoneData() string { return zoneinfo.Version() }

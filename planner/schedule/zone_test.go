@@ -6,13 +6,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/leaderd/leaderd/planner/schedule/zoneinfo"
 )
 
 // The tables must agree with package time everywhere, also where they map back
 // by 400 years.
 func TestZoneTable(t *testing.T) {
 	for _, name := range walkZones {
-		loc, err := time.LoadLocation(name)
+		loc, err := zoneinfo.Load(name)
 		require.NoError(t, err)
 		z, err := zoneOf(name)
 		require.NoError(t, err)

@@ -68,7 +68,7 @@ func NewCache(db kv.KV, prefix string, log hclog.Logger) *Cache {
 // what it knew. Run is called once.
 func (c *Cache) Run(ctx context.Context) error {
 	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 5*time.Second
+	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, time.Second
 	for listed := false; ; {
 		before := c.LastHeard()
 		err := c.follow(ctx, &listed)

@@ -65,6 +65,14 @@ type Options struct {
 	Repeated Repeated
 }
 
+// zone is the zone's name with the default.
+func (o Options) zone() string {
+	if o.Zone == "" {
+		return "UTC"
+	}
+	return o.Zone
+}
+
 func (o Options) validate() error {
 	if int(o.Missing) >= len(missingNames) {
 		return fmt.Errorf("missing: no such policy: %d", o.Missing)

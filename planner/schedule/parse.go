@@ -42,11 +42,7 @@ func parse(spec string, o Options) (rule, error) {
 		return nil, fault("", "", fmt.Sprintf("%d bytes, at most %d are allowed", len(spec), maxText), "")
 	}
 	text := strings.TrimSpace(spec)
-	zoneName := o.Zone
-	if zoneName == "" {
-		zoneName = "UTC"
-	}
-	zoneName, text, prefixed, err := splitZone(zoneName, text)
+	zoneName, text, prefixed, err := splitZone(o.zone(), text)
 	if err != nil {
 		return nil, err
 	}

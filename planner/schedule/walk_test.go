@@ -113,6 +113,10 @@ func TestWalk(t *testing.T) {
 		step, half, lead := int64(60), int64(8*24*3600), int64(26*3600)
 		if seconds || !wholeMinutes(loc, middle-half-lead, middle-1, middle, middle+half+lead) {
 			step, half, lead = 1, 4*3600, 4*3600
+			_, before := time.Unix(middle-1, 0).In(loc).Zone()
+			if _, after := time.Unix(middle, 0).In(loc).Zone(); before-after > 3*3600 {
+				lead = 26 * 3600 // Kwajalein had one day twice
+			}
 		}
 		from, until := middle-half-middle%step, middle+half
 

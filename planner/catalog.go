@@ -67,6 +67,9 @@ func (c *Catalog) Reset(all func(yield func(Stored) bool)) {
 	for id := range c.jobs {
 		gone[id] = struct{}{}
 	}
+	for sub := range c.subs {
+		sub.changed = append(sub.changed, change{reset: true})
+	}
 	for s := range all {
 		delete(gone, s.Job.ID)
 		if have := c.jobs[s.Job.ID]; have == nil || have.Revision != s.Job.Revision {
@@ -74,7 +77,7 @@ func (c *Catalog) Reset(all func(yield func(Stored) bool)) {
 		}
 	}
 	for id := range gone {
-		c.delete(id)
+		c.delete(id, 0)
 	}
 	if !c.synced {
 		c.synced = true
@@ -92,11 +95,11 @@ func (c *Catalog) Set(s Stored) {
 	c.wake()
 }
 
-// Delete removes a job.
-func (c *Catalog) Delete(id state.JobID) {
+// Delete removes a job that was deleted at a revision.
+func (c *Catalog) Delete(id state.JobID, revision int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.delete(id)
+	c.delete(id, revision)
 	c.wake()
 }
 
@@ -108,10 +111,10 @@ func (c *Catalog) set(j *Job) {
 		c.broken++
 	}
 	c.jobs[j.ID] = j
-	c.tell(change{j.ID, j})
+	c.tell(change{id: j.ID, job: j, revision: j.Revision})
 }
 
-func (c *Catalog) delete(id state.JobID) {
+func (c *Catalog) delete(id state.JobID, revision int64) {
 	have, ok := c.jobs[id]
 	if !ok {
 		return
@@ -120,7 +123,7 @@ func (c *Catalog) delete(id state.JobID) {
 		c.broken--
 	}
 	delete(c.jobs, id)
-	c.tell(change{id, nil})
+	c.tell(change{id: id, revision: revision})
 }
 
 func (c *Catalog) tell(ch change) {
@@ -144,6 +147,12 @@ func (c *Catalog) wake() {
 type change struct {
 	id  state.JobID
 	job *Job
+	// revision is that of the change: with it all that was stored up to there has
+	// been told. 0: not known.
+	revision int64
+	// reset is a change of no job: those behind it, up to here, may leave out
+	// versions that came and went.
+	reset bool
 }
 
 // Changes are what has happened to the catalog since it was followed.

@@ -10,25 +10,32 @@ import (
 
 // change takes a job's newest version into account.
 func (t *term) change(c change, now time.Time) {
-	was := t.jobs[c.id]
-	if c.job != nil && was != nil && was.job.Revision >= c.job.Revision {
+	if c.reset {
+		t.lookForDeleted(t.known)
 		return
 	}
+	was := t.jobs[c.id]
 	switch {
-	case was == nil && c.job == nil:
+	case c.job == nil:
+		if was != nil {
+			t.remove(was)
+		}
 		return
 	case was == nil:
 		was = newTimed(c.job)
 		t.jobs[c.id] = was
-	default:
-		t.skipUnplanned(was, c.job, now)
-		t.supersede(was, c.job, now)
-	}
-	if c.job == nil {
-		t.timeline.remove(was)
-		t.balancer.Release(jobKey(c.id))
-		delete(t.jobs, c.id)
+		if c.job.Generation > 1 {
+			t.lookBehind(was, c.job, t.known)
+		}
+	case was.job.Revision >= c.job.Revision:
 		return
+	default:
+		end := endingAt(c.job, now)
+		t.skipUnplanned(was, was.job, was.next, end)
+		t.supersede(was, c.job, end, now)
+		if c.job.Generation > was.job.Generation+1 {
+			t.lookBehind(was, c.job, was.job.Revision)
+		}
 	}
 	was.job, was.last = c.job, never
 	t.balancer.Release(jobKey(c.id)) // its selector may be another
@@ -48,17 +55,19 @@ func (t *term) change(c change, now time.Time) {
 }
 
 // supersede takes back what was planned of a job's older version. Slots that
-// were due before the change get a verdict; to is nil for a deleted job.
-func (t *term) supersede(was *timed, to *Job, now time.Time) {
+// were due before the change get a verdict.
+func (t *term) supersede(was *timed, to *Job, end ending, now time.Time) {
 	for _, s := range t.sessions {
 		s.forget(was.job)
 	}
 	for _, e := range slices.Clone(was.open) {
-		t.supersedeEntry(e, to, now)
+		t.supersedeEntry(e, to, end, now)
 	}
 }
 
-func (t *term) supersedeEntry(e *entry, to *Job, now time.Time) {
+// supersedeEntry takes an entry of an older version back; to is nil for a deleted
+// job.
+func (t *term) supersedeEntry(e *entry, to *Job, end ending, now time.Time) {
 	switch {
 	case e.waiting != nil || e.pending != nil:
 		// A run that exists goes on with the newest version, or ends with its job.
@@ -70,41 +79,144 @@ func (t *term) supersedeEntry(e *entry, to *Job, now time.Time) {
 				t.place(e)
 			}
 		}
-	case micros(e.due).After(endOf(to, now)):
+	case micros(e.due).After(end.at):
 		t.close(e)
 	default:
-		t.decide(e, state.StateSkipped, whySkipped(to), now)
+		t.decide(e, state.StateSkipped, end.reason, now)
 	}
 }
 
-// skipUnplanned gives slots that the change makes due no more, and that the
-// bound on open entries has kept from being planned, their verdicts.
-func (t *term) skipUnplanned(was *timed, to *Job, now time.Time) {
-	if was.at < 0 {
+// skipUnplanned gives slots of a version from next on that a change makes due no
+// more, and that the bound on open entries has kept from being planned, their
+// verdicts.
+func (t *term) skipUnplanned(was *timed, version *Job, next int64, end ending) {
+	if next == never {
 		return
 	}
-	version, until, reason := was.job, endOf(to, now), whySkipped(to)
-	from := time.Unix(was.next, 0).Add(-time.Second)
-	if !from.Before(until) {
+	from := time.Unix(next, 0).Add(-time.Second)
+	if !from.Before(end.at) {
 		return
 	}
 	t.holdMark(from)
 	t.onceClosed(func() {
 		t.inTurn(was, func() {
 			t.tryReplayOlder(version.ID, func(ctx context.Context, closed state.Closed) error {
-				return t.skip(ctx, version, from, until, closed, reason)
+				return t.skip(ctx, version, from, end.at, closed, end.reason)
 			}, func() { t.nextTurn(was) })
 		})
 	})
 }
 
-// endOf is the instant after which slots of the version before to are due no
-// more, where the change was seen at now.
-func endOf(to *Job, now time.Time) time.Time {
-	if to == nil || to.Effective.IsZero() { // deleted, or it cannot be read
-		return now
+// lookBehind gives slots of versions of a job between a revision and the newest
+// one their verdicts: the watch may have passed over versions that came and went.
+func (t *term) lookBehind(j *timed, newest *Job, known int64) {
+	t.holdMark(t.floor)
+	t.onceClosed(func() { t.replayOlder(j, newest, spoken{newest.Effective, known}) })
+}
+
+// lookForDeleted does that for jobs that came and went altogether.
+func (t *term) lookForDeleted(known int64) {
+	t.holdMark(t.floor)
+	t.onceClosed(func() {
+		t.tryReplayOlder(state.JobID{}, func(ctx context.Context, closed state.Closed) error {
+			gone, err := t.store.ListDeleted(ctx)
+			for i := range gone {
+				d := &gone[i]
+				if err == nil && d.Job.Revision > known {
+					err = t.skipOlder(ctx, endingOf(d), spoken{d.Time, known}, closed)
+				}
+			}
+			return err
+		}, func() {})
+	})
+}
+
+// remove takes a deleted job off the timeline. Its slots end at the instant that
+// is stored with the deletion, which has to be read: this node's clock may be
+// another one. Until then its open entries stand still.
+func (t *term) remove(was *timed) {
+	now := t.now()
+	for _, s := range t.sessions {
+		s.forget(was.job)
 	}
-	return to.Effective
+	next := was.next
+	t.timeline.remove(was)
+	t.balancer.Release(jobKey(was.job.ID))
+	delete(t.jobs, was.job.ID)
+	for _, e := range slices.Clone(was.open) {
+		if e.slot() {
+			t.suspend(e)
+		} else {
+			t.supersedeEntry(e, nil, ending{}, now)
+		}
+	}
+	hold := t.planned
+	if next != never && next <= hold.Unix() {
+		hold = time.Unix(next, 0).Add(-time.Second)
+	}
+	t.holdMark(hold)
+	var end ending
+	t.onceClosed(func() {
+		t.inTurn(was, func() {
+			t.tryReplayOlder(was.job.ID, func(ctx context.Context, closed state.Closed) (err error) {
+				end, err = t.endDeleted(ctx, was.job, closed)
+				return err
+			}, func() {
+				was.end = &end
+				for _, e := range slices.Clone(was.open) {
+					if e.suspended {
+						e.suspended, e.deciding = false, false
+						t.supersedeEntry(e, nil, end, t.now())
+					}
+				}
+				t.skipUnplanned(was, was.job, next, end)
+				t.nextTurn(was)
+			})
+		})
+	})
+}
+
+// suspend has a slot's entry wait until it is known when its job was deleted.
+func (t *term) suspend(e *entry) {
+	if !e.deciding {
+		e.deciding, e.suspended, e.holders = true, true, nil
+	}
+}
+
+// endDeleted answers what ended a version of a job that is deleted, and gives the
+// slots of versions that came and went after it their verdicts.
+func (t *term) endDeleted(ctx context.Context, was *Job, closed state.Closed) (ending, error) {
+	versions, err := t.store.OlderVersions(ctx, was.ID, 0)
+	if err != nil {
+		return ending{}, err
+	}
+	// Of several deletions, the first after was.
+	deleted := -1
+	for i := range versions {
+		if versions[i].Job.Revision > was.Revision && versions[i].Change == state.ChangeDelete {
+			deleted = i
+		}
+	}
+	if deleted < 0 {
+		t.cfg.Logger.Warn("record of a deletion is gone; the job's slots end now", "job", was.ID)
+		return ending{id: was.ID, at: t.now(), reason: whySkipped(nil)}, nil
+	}
+	d := &versions[deleted]
+	spans, end := spansOf(endingOf(d), versions[deleted+1:], spoken{d.Time, was.Revision})
+	return end, t.skipSpans(ctx, spans, closed)
+}
+
+func endingOf(d *state.JobVersion) ending {
+	return ending{d.Job.ID, d.Job.Generation, d.Time, whySkipped(nil)}
+}
+
+// endingAt is what ended the version before a job's, where that was seen at now.
+func endingAt(j *Job, now time.Time) ending {
+	end := endingBy(j)
+	if end.at.IsZero() { // it cannot be read
+		end.at = now
+	}
+	return end
 }
 
 // whySkipped is the reason for which slots that were due before a change, and

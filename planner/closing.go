@@ -129,8 +129,17 @@ func (t *term) catchUp(j *timed, version *Job, latest, now time.Time) {
 	e := &entry{entryKey: entryKey{job: j, due: latest.UnixMicro()}, version: version}
 	to := j.job
 	switch {
-	case t.jobs[version.ID] != j:
-		to = nil // deleted
+	case t.jobs[version.ID] != j: // deleted
+		switch {
+		case j.end == nil:
+			if t.add(e, now) {
+				t.suspend(e)
+			}
+			return
+		case latest.After(j.end.at):
+			return
+		}
+		to = nil
 	case to == version:
 		t.add(e, now)
 		return

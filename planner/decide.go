@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -82,13 +83,16 @@ func (t *term) undecide(e *entry) {
 	e.verdict, e.reason, e.relies = state.StateNone, "", false
 	now := t.now()
 	t.checks.Push(now.Add(time.Second).UnixMicro(), e)
-	var to *Job
-	if t.jobs[e.version.ID] == e.job {
-		to = e.job.job
-	}
+	to := e.job.job
 	switch {
-	case to == nil || to.Revision > e.version.Revision:
-		t.supersedeEntry(e, to, now)
+	case t.jobs[e.version.ID] != e.job: // deleted
+		if e.job.end != nil || !e.slot() {
+			t.supersedeEntry(e, nil, *cmp.Or(e.job.end, &ending{}), now)
+		} else {
+			t.suspend(e)
+		}
+	case to.Revision > e.version.Revision:
+		t.supersedeEntry(e, to, endingAt(to, now), now)
 	case e.pending != nil && len(e.holders) == 0:
 		t.place(e)
 	}

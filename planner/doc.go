@@ -25,6 +25,16 @@
 // watermark never passes an open entry, so a leader that dies leaves behind
 // nothing that its successor does not look at again.
 //
+// # Changes
+//
+// A version of a job owes the slots after the instant at which it took effect, up to
+// the one at which the next took effect or the job was deleted. Both are stored with
+// the change, by the clock of the node that made it, and at the watermark if that was
+// ahead; nobody else's clock matters. So a change may make slots due behind a
+// watermark of a leader that had not heard of it. The watermark therefore names the
+// revision up to which changes are in it, and a new leader looks at jobs that were
+// changed later from the instant of their change on.
+//
 // # Late, missed, outage
 //
 // A slot without a record is late; it is planned onto further executors until

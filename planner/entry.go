@@ -49,6 +49,9 @@ type entry struct {
 	reason   string
 	relies   bool
 	deciding bool
+	// suspended is set, beside deciding, while it is not known when the job was
+	// deleted.
+	suspended bool
 	// busy is set when an executor could not claim it; last is why the newest one
 	// could not: BUSY or REFUSED.
 	busy bool

@@ -19,7 +19,7 @@ const (
 // place plans an entry onto the best executor that does not have it yet.
 // Where none is left the entry stays as it is until one comes or check looks.
 func (t *term) place(e *entry) {
-	if e.verdict != state.StateNone || e.version.Paused || e.version.Broken != nil || t.gates.bad[e.version.ID] != nil ||
+	if e.verdict != state.StateNone || e.suspended || e.version.Paused || e.version.Broken != nil || t.gates.bad[e.version.ID] != nil ||
 		e.waiting != nil && e.waiting.NextTry.After(t.now()) {
 		return
 	}
@@ -226,7 +226,7 @@ func (t *term) addPending(runs []state.Pending) {
 		if job == nil {
 			// Perhaps the job is news that has not come yet.
 			if c := t.sources.Catalog.Get(p.Job); c != nil {
-				t.change(change{p.Job, c}, now)
+				t.change(change{id: p.Job, job: c}, now)
 				job = t.jobs[p.Job]
 			}
 		}

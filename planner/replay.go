@@ -53,10 +53,6 @@ func (t *term) missWindow(
 	return nil
 }
 
-// changedSince tells whether an older version of the job may have been due
-// after from.
-func changedSince(j *Job, from time.Time) bool { return j.Generation > 1 && j.Effective.After(from) }
-
 // ending is what ended a job's older versions: a newer one, or its deletion.
 type ending struct {
 	id         state.JobID
@@ -67,44 +63,68 @@ type ending struct {
 
 func endingBy(j *Job) ending { return ending{j.ID, j.Generation, j.Effective, whySkipped(j)} }
 
-// eachOlder calls do with each older version of a job that was in force after
-// from, the window (from, until] in which it was, and why that ended.
-func (t *term) eachOlder(
-	ctx context.Context, end ending, from time.Time, do func(v *Job, from, until time.Time, reason string) error,
-) error {
+// span is a version of a job, the window (from, until] in which it was in force and
+// its slots may be undecided, and why that ended.
+type span struct {
+	version     *Job
+	from, until time.Time
+	reason      string
+}
+
+// spansOf are the spans of a job's older versions, the newest first, where end is
+// what ended them and before what had been decided. A version ends with the first
+// of those that are newer, whatever the clocks of those who made them. last is
+// what ended the versions behind.
+func spansOf(end ending, older []state.JobVersion, before spoken) (spans []span, last ending) {
+	last = end
+	for i := range older {
+		v := &older[i]
+		if !before.ended(v.Job.Revision, last.at) {
+			break
+		}
+		if v.Change == state.ChangeDelete {
+			last.ends(v.Job.Generation, v.Time, whySkipped(nil))
+			continue
+		}
+		j := compile(&v.Job, nil)
+		if from := before.since(v.Job.Revision, j.Effective); j.due() && from.Before(last.at) {
+			spans = append(spans, span{j, from, last.at, last.reason})
+		}
+		last.ends(j.Generation, j.Effective, whySkipped(j))
+	}
+	return spans, last
+}
+
+// ends has what is before a version end with it, unless it had ended before.
+func (e *ending) ends(generation int64, at time.Time, reason string) {
+	e.generation = generation
+	if !at.After(e.at) {
+		e.at, e.reason = at, reason
+	}
+}
+
+// skipOlder gives the slots of a job's older versions, which its change left
+// without a record, their verdicts.
+func (t *term) skipOlder(ctx context.Context, end ending, before spoken, closed state.Closed) error {
+	if end.generation <= 1 {
+		return nil
+	}
 	older, err := t.store.OlderVersions(ctx, end.id, end.generation)
 	if err != nil {
 		return err
 	}
-	until, reason := end.at, end.reason
-	for i := range older {
-		v := compile(&older[i].Job, nil)
-		if older[i].Change == state.ChangeDelete {
-			until, reason = older[i].Time, whySkipped(nil)
-		} else {
-			if begun := later(from, v.Effective); v.due() && begun.Before(until) {
-				if err := do(v, begun, until, reason); err != nil {
-					return err
-				}
-			}
-			until, reason = v.Effective, whySkipped(v)
-		}
-		if !until.After(from) {
-			break
+	spans, _ := spansOf(end, older, before)
+	return t.skipSpans(ctx, spans, closed)
+}
+
+func (t *term) skipSpans(ctx context.Context, spans []span, closed state.Closed) error {
+	for i := range spans {
+		s := &spans[i]
+		if err := t.skip(ctx, s.version, s.from, s.until, closed, s.reason); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// skipOlder gives the slots since from of a job's older versions, which its
-// change left without a record, their verdicts.
-func (t *term) skipOlder(ctx context.Context, end ending, from time.Time, closed state.Closed) error {
-	if end.generation <= 1 || !end.at.After(from) {
-		return nil
-	}
-	return t.eachOlder(ctx, end, from, func(v *Job, from, until time.Time, reason string) error {
-		return t.skip(ctx, v, from, until, closed, reason)
-	})
 }
 
 // skip gives every slot of a version in (from, until] that has no record the
@@ -142,33 +162,34 @@ func (t *term) skip(ctx context.Context, v *Job, from, until time.Time, closed s
 }
 
 // replayOlder is skipOlder beside the loop. It counts down replays.
-func (t *term) replayOlder(j *timed, version *Job, from time.Time) {
+func (t *term) replayOlder(j *timed, version *Job, before spoken) {
 	t.inTurn(j, func() {
 		t.tryReplayOlder(version.ID, func(ctx context.Context, closed state.Closed) error {
-			return t.skipOlder(ctx, endingBy(version), from, closed)
+			return t.skipOlder(ctx, endingBy(version), before, closed)
 		}, func() { t.nextTurn(j) })
 	})
 }
 
 // replayGone gives the last slots of a deleted job their verdicts. It counts
 // down replays.
-func (t *term) replayGone(d *state.JobVersion, from time.Time) {
-	end := ending{d.Job.ID, d.Job.Generation, d.Time, whySkipped(nil)}
+func (t *term) replayGone(d *state.JobVersion, before spoken) {
+	end := endingOf(d)
 	t.tryReplayOlder(end.id, func(ctx context.Context, closed state.Closed) error {
-		return t.skipOlder(ctx, end, from, closed)
+		return t.skipOlder(ctx, end, before, closed)
 	}, func() {})
 }
 
-// forgetDeleted drops the notes of deletions that the watermark has passed.
+// forgetDeleted drops the notes of deletions that the stored watermark speaks for
+// and has passed.
 func (t *term) forgetDeleted() {
-	if t.replays > 0 {
+	mark := t.durable.Load()
+	if mark == nil {
 		return // the next sweep does
 	}
-	until := t.floor.Add(-recheck)
 	t.task(func(ctx context.Context) func() {
 		gone, err := t.store.ListDeleted(ctx)
 		for i := range gone {
-			if err == nil && gone[i].Time.Before(until) {
+			if err == nil && gone[i].Job.Revision <= mark.Jobs && !gone[i].Time.After(mark.Instant) {
 				err = t.store.ForgetDeleted(ctx, t.leadership, &gone[i])
 			}
 		}

@@ -67,8 +67,10 @@ func (t *term) takeOver(jobs []*Job, gone []state.JobVersion, mark state.Waterma
 		}
 		seen = from
 	} else {
-		t.floor = from
+		t.spoken = mark.Jobs
 	}
+	t.floor = from
+	before := spoken{from, mark.Jobs}
 	t.lastSeen = now
 	// Up to edge slots are worked up one by one, whose records are looked for;
 	// behind it they are planned.
@@ -94,7 +96,7 @@ func (t *term) takeOver(jobs []*Job, gone []state.JobVersion, mark state.Waterma
 			t.timeline.put(timed, now)
 			continue
 		}
-		w := window{version: j, from: since(j, from), until: edge, older: from.Add(-recheck)}
+		w := window{version: j, from: before.since(j.Revision, j.Effective), until: edge, older: &before}
 		t.timeline.put(timed, later(w.from, edge))
 		if first := j.NextSlot(w.from); !first.IsZero() && !first.After(edge) {
 			if t.closings == 0 {
@@ -102,16 +104,16 @@ func (t *term) takeOver(jobs []*Job, gone []state.JobVersion, mark state.Waterma
 			}
 			t.holdMark(from)
 			t.onceClosed(func() { t.replay(timed, w) })
-		} else if changedSince(j, w.older) {
+		} else if before.changed(j) {
 			t.holdMark(from)
-			t.onceClosed(func() { t.replayOlder(timed, j, w.older) })
+			t.onceClosed(func() { t.replayOlder(timed, j, before) })
 		}
 	}
 	for i := range gone {
 		d := &gone[i]
-		if t.jobs[d.Job.ID] == nil && d.Time.After(from.Add(-recheck)) {
+		if t.jobs[d.Job.ID] == nil && before.ended(d.Job.Revision, d.Time) {
 			t.holdMark(from)
-			t.onceClosed(func() { t.replayGone(d, from.Add(-recheck)) })
+			t.onceClosed(func() { t.replayGone(d, before) })
 		}
 	}
 }
@@ -121,14 +123,34 @@ func (t *term) logOutage(from, to time.Time) {
 		"from", from, "to", to)
 }
 
-// since is the instant after which a new leader looks at a job's slots, where
-// the watermark is at from. The job may have changed just as that passed.
-func since(j *Job, from time.Time) time.Time {
-	if j.Effective.After(from.Add(-recheck)) {
-		return j.Effective
-	}
-	return from
+// spoken is a watermark, and the revision of the jobs that it speaks for: all
+// slots up to instant of versions that were stored up to there are decided. 0: that
+// is not known.
+type spoken struct {
+	instant time.Time
+	jobs    int64
 }
+
+// since is the instant after which slots of a version are looked at, which was
+// stored at a revision.
+func (s spoken) since(revision int64, effective time.Time) time.Time {
+	if s.jobs == 0 && effective.After(s.instant.Add(-recheck)) || s.jobs != 0 && revision > s.jobs {
+		return effective
+	}
+	return later(s.instant, effective)
+}
+
+// ended tells whether slots may be undecided of versions that a change at a
+// revision ended as of an instant.
+func (s spoken) ended(revision int64, at time.Time) bool {
+	if s.jobs == 0 {
+		return at.After(s.instant.Add(-recheck))
+	}
+	return revision > s.jobs || at.After(s.instant)
+}
+
+// changed tells whether slots of older versions of a job may be undecided.
+func (s spoken) changed(j *Job) bool { return j.Generation > 1 && s.ended(j.Revision, j.Effective) }
 
 // overslept works up the slots in (t.planned, until], which the clock has jumped
 // over: the latest of a job runs, if the job wants it and its deadline allows,
@@ -141,20 +163,24 @@ func (t *term) overslept(until time.Time) {
 	t.closeUpTo(until)
 	for _, j := range t.jobs {
 		w := window{version: j.job, from: from, until: until}
+		if j.at >= 0 && j.next <= from.Unix() { // a change has just put it there
+			w.from = time.Unix(j.next, 0).Add(-time.Second)
+		}
 		t.timeline.put(j, until)
-		if first := w.version.NextSlot(from); !first.IsZero() && !first.After(until) {
-			t.holdMark(from)
+		if first := w.version.NextSlot(w.from); !first.IsZero() && !first.After(until) {
+			t.holdMark(w.from)
 			t.onceClosed(func() { t.replay(j, w) })
 		}
 	}
 }
 
 // window is a part (from, until] of the closed timeline that is to be worked up
-// for a version of a job, and for those before it since older, if that is set.
+// for a version of a job, and for those before it that older leaves, if that is
+// set.
 type window struct {
 	version     *Job
 	from, until time.Time
-	older       time.Time
+	older       *spoken
 }
 
 // replay decides the slots of a window. It counts down replays when that is
@@ -165,8 +191,8 @@ func (t *term) tryReplay(j *timed, w window) {
 	closed := t.closed
 	t.task(func(ctx context.Context) func() {
 		latest, ok, err := t.missOutage(ctx, w.version, w.from, w.until, closed.Revision)
-		if err == nil && !w.older.IsZero() {
-			err = t.skipOlder(ctx, endingBy(w.version), w.older, closed)
+		if err == nil && w.older != nil && w.older.changed(w.version) {
+			err = t.skipOlder(ctx, endingBy(w.version), *w.older, closed)
 		}
 		return func() {
 			if err != nil {

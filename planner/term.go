@@ -23,7 +23,7 @@ const (
 	// watermark: what is older may be swept.
 	closedBehind = 10 * time.Minute
 	// recheck is how far before the watermark a successor looks again at jobs
-	// that were changed: a change takes effect before it is stored.
+	// that were changed, where the watermark does not tell which it speaks for.
 	recheck = 15 * time.Second
 )
 
@@ -58,9 +58,17 @@ type term struct {
 	nodes    map[string]state.Node // registered, by name
 	gotNodes bool
 
-	// floor is where the watermark is: it never goes back. A slot behind it that
-	// a change made due later is looked at again by a successor (see recheck).
-	floor time.Time
+	// floor is where the watermark is: it never goes back. spoken is the revision of
+	// the jobs that it speaks for: while a slot behind it that a change made due
+	// later is undecided, the change is not among them, and a successor looks at the
+	// job again.
+	floor  time.Time
+	spoken int64
+	// known is the revision up to which changes of jobs have been taken into
+	// account.
+	known int64
+	// durable is the newest watermark that is stored.
+	durable atomic.Pointer[state.Watermark]
 	// replays are jobs whose slots are being decided apart from the timeline;
 	// they hold the watermark where it was.
 	replays  int
@@ -134,6 +142,10 @@ func (t *term) run(ctx context.Context) error {
 	}
 	jobs, changes := t.sources.Catalog.follow()
 	defer changes.close()
+	t.known = t.leadership.Number
+	for _, j := range jobs {
+		t.known = max(t.known, j.Revision)
+	}
 	mark, gone, err := t.begin(gctx)
 	if err != nil {
 		close(t.over)
@@ -227,6 +239,7 @@ func (t *term) loop(
 		case <-changes.wake:
 			for _, c := range changes.take() {
 				t.change(c, t.now())
+				t.known = max(t.known, c.revision)
 			}
 		case <-ticker.C:
 		}

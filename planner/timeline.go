@@ -19,6 +19,8 @@ type timed struct {
 	at int
 	// open are the job's open entries, in no order.
 	open []*entry
+	// end is what ended a deleted job, once that is known.
+	end *ending
 	// replays wait for the one that is under way while replaying is set.
 	replays   []func()
 	replaying bool

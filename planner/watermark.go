@@ -16,31 +16,23 @@ func (t *term) mark(now time.Time) {
 	if t.planned.Before(now) {
 		instant = t.planned
 	}
-	for t.byDue.Len() > 0 && !mutant.Off(mutant.Watermark) {
-		top := t.byDue.Top()
-		due, e := top.Key, top.Val
-		if e.done {
-			t.byDue.Pop()
-			continue
-		}
-		if before := micros(due).Add(-time.Second); before.Before(instant) {
-			instant = before
-		}
-		break
-	}
-	if t.replays > 0 && t.replayed.Before(instant) {
-		instant = t.replayed
+	hold, held := t.hold()
+	if held && hold.Before(instant) {
+		instant = hold
 	}
 	t.lastMark = now
 	t.floor = later(t.floor, instant)
 	instant = t.floor
+	if t.replays == 0 && !(held && hold.Before(instant)) {
+		t.spoken = t.known
+	}
 	lateness := t.lateness.summary(now)
 	select {
 	case <-t.marks: // an older one that was not written yet
 	default:
 	}
 	t.marks <- state.Watermark{
-		Instant: instant, Written: now, Lateness: lateness, Late: t.late(now), UnreadableGates: t.badGates(),
+		Instant: instant, Written: now, Jobs: t.spoken, Lateness: lateness, Late: t.late(now), UnreadableGates: t.badGates(),
 	}
 	t.metrics.watermarkLag.Set(now.Sub(instant).Seconds())
 	t.watchClosed()
@@ -49,6 +41,32 @@ func (t *term) mark(now time.Time) {
 	if behind := instant.Add(-closedBehind); behind.Sub(t.closing) >= time.Minute && t.replays == 0 && t.catchUps == 0 {
 		t.closeUpTo(behind)
 	}
+}
+
+// hold is the last instant before the first slot, of those that are not to come,
+// that is not known to be decided; ok is false where there is none.
+func (t *term) hold() (hold time.Time, ok bool) {
+	least := func(at time.Time) {
+		if !ok || at.Before(hold) {
+			hold, ok = at, true
+		}
+	}
+	for t.byDue.Len() > 0 && !mutant.Off(mutant.Watermark) {
+		top := t.byDue.Top()
+		due, e := top.Key, top.Val
+		if !e.done {
+			least(micros(due).Add(-time.Second))
+			break
+		}
+		t.byDue.Pop()
+	}
+	if first := t.timeline.first(); !first.IsZero() { // behind planned where a change has put it there
+		least(first.Add(-time.Second))
+	}
+	if t.replays > 0 {
+		least(t.replayed)
+	}
+	return hold, ok
 }
 
 // overdue is how long after it was due a run is late: before that its news may be
@@ -93,7 +111,9 @@ func (t *term) writeMarks(ctx context.Context) error {
 			if errors.Is(err, state.ErrTermLost) {
 				return err
 			}
-			if err != nil && ctx.Err() == nil {
+			if err == nil {
+				t.durable.Store(&w)
+			} else if ctx.Err() == nil {
 				t.cfg.Logger.Warn("watermark could not be written; the next one follows in a second", "err", err)
 			}
 		}

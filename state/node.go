@@ -64,8 +64,12 @@ type Watermark struct {
 	// UnreadableGates are jobs at whose gates the leader found a record that
 	// cannot be read: nothing of them starts. At most MaxUnreadableGates.
 	UnreadableGates []JobID
-	Term            int64
-	Revision        int64
+	// Jobs is the revision up to which changes of jobs are in it: slots up to
+	// Instant of versions that were stored later may be undecided, since a change
+	// takes effect at an instant of the clock of who made it. 0: not known.
+	Jobs     int64
+	Term     int64
+	Revision int64
 }
 
 // MaxUnreadableGates bounds what a Watermark names.

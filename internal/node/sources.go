@@ -47,7 +47,7 @@ func feedCatalog(ctx context.Context, s *store.Store, sub *store.Subscription, t
 					to.Set(job)
 				}
 			} else if job, _ := s.DecodeJob(e.KV); job.ID != (state.JobID{}) {
-				to.Delete(job.ID)
+				to.Delete(job.ID, job.Revision)
 			}
 		}
 	}

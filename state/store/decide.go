@@ -39,7 +39,7 @@ func (s *Store) closeTimeline(ctx context.Context, term state.Term, instant time
 	}
 	key := s.keys.closed()
 	for range maxTries {
-		mark := max(s.closed.marked(), codec.Micros(was.Mark))
+		mark := max(s.closed.newestMark(), codec.Micros(was.Mark))
 		to := state.Closed{Instant: codec.Time(codec.Micros(later(instant, was.Instant))), Mark: codec.Time(mark)}
 		value, err := proto.Marshal(&statev1.Closed{Instant: codec.Micros(to.Instant), Term: term.Number, Mark: mark})
 		if err != nil {

@@ -49,7 +49,8 @@ type PutJob struct {
 	AllowMissing bool
 	// Actor and Reason go into the record of versions.
 	Actor, Reason string
-	// Now is the caller's wall clock: slots of the new version are due after it.
+	// Now is the caller's wall clock: slots of the new version are due after it, or
+	// after the watermark where that is ahead.
 	Now time.Time
 	// DryRun answers what would happen, and changes nothing.
 	DryRun bool
@@ -73,8 +74,7 @@ func (s *Store) PutJob(ctx context.Context, p PutJob) (PutJobResult, error) {
 	uid := rand.Text()
 	entry, change, err := s.edit(ctx, &edit{
 		id: p.ID, revision: p.Revision, actor: p.Actor, reason: p.Reason, now: p.Now, dryRun: p.DryRun,
-		apply: func(was *JobEntry) (*statev1.Job, state.Change, error) {
-			now := codec.Micros(p.Now)
+		apply: func(was *JobEntry, now int64) (*statev1.Job, state.Change, error) {
 			next, change := &statev1.Job{Uid: uid, Created: now, Anchor: now}, state.ChangeCreate
 			switch {
 			case was == nil && p.Revision != 0:
@@ -122,14 +122,15 @@ type ChangeJob struct {
 	// Actor and Reason go into the record of versions; a pause keeps its
 	// reason with the job.
 	Actor, Reason string
-	// Now is the caller's wall clock.
+	// Now is the caller's wall clock: the change takes effect then, or at the
+	// watermark where that is ahead.
 	Now time.Time
 }
 
 // PauseJob pauses a job. changed is false where it was paused for that reason
 // already. There being no job is ErrNotFound, a broken one ErrCorrupt.
 func (s *Store) PauseJob(ctx context.Context, c ChangeJob) (entry JobEntry, changed bool, err error) {
-	entry, change, err := s.edit(ctx, c.edit(func(was *JobEntry) (*statev1.Job, state.Change, error) {
+	entry, change, err := s.edit(ctx, c.edit(func(was *JobEntry, _ int64) (*statev1.Job, state.Change, error) {
 		if was.Message.GetPaused() && was.Message.GetPauseReason() == c.Reason {
 			return nil, 0, nil
 		}
@@ -146,12 +147,12 @@ func (s *Store) PauseJob(ctx context.Context, c ChangeJob) (entry JobEntry, chan
 // ResumeJob undoes PauseJob; slots are due after c.Now again. changed is false
 // where the job was not paused. Errors are as in PauseJob.
 func (s *Store) ResumeJob(ctx context.Context, c ChangeJob) (entry JobEntry, changed bool, err error) {
-	entry, change, err := s.edit(ctx, c.edit(func(was *JobEntry) (*statev1.Job, state.Change, error) {
+	entry, change, err := s.edit(ctx, c.edit(func(was *JobEntry, now int64) (*statev1.Job, state.Change, error) {
 		if !was.Message.GetPaused() {
 			return nil, 0, nil
 		}
 		next := proto.CloneOf(was.Message)
-		next.Paused, next.PauseReason, next.Effective = false, "", codec.Micros(c.Now)
+		next.Paused, next.PauseReason, next.Effective = false, "", now
 		return next, state.ChangeResume, nil
 	}))
 	if err != nil {
@@ -161,17 +162,17 @@ func (s *Store) ResumeJob(ctx context.Context, c ChangeJob) (entry JobEntry, cha
 }
 
 // edit is c as an edit that needs a job which can be read.
-func (c *ChangeJob) edit(apply func(was *JobEntry) (*statev1.Job, state.Change, error)) *edit {
+func (c *ChangeJob) edit(apply func(was *JobEntry, now int64) (*statev1.Job, state.Change, error)) *edit {
 	return &edit{
 		id: c.ID, revision: c.Revision, actor: c.Actor, reason: c.Reason, now: c.Now,
-		apply: func(was *JobEntry) (*statev1.Job, state.Change, error) {
+		apply: func(was *JobEntry, now int64) (*statev1.Job, state.Change, error) {
 			if was == nil {
 				return nil, 0, ErrNotFound
 			}
 			if was.Broken != nil {
 				return nil, 0, was.Broken
 			}
-			return apply(was)
+			return apply(was, now)
 		},
 	}
 }
@@ -182,7 +183,7 @@ func (c *ChangeJob) edit(apply func(was *JobEntry) (*statev1.Job, state.Change, 
 // generations. There being no job is ErrNotFound.
 func (s *Store) DeleteJob(ctx context.Context, c ChangeJob) error {
 	e := c.edit(nil)
-	e.apply = func(was *JobEntry) (*statev1.Job, state.Change, error) {
+	e.apply = func(was *JobEntry, _ int64) (*statev1.Job, state.Change, error) {
 		if was == nil {
 			return nil, 0, ErrNotFound
 		}

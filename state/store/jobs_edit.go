@@ -35,21 +35,26 @@ type edit struct {
 	actor, reason string
 	now           time.Time
 	dryRun        bool
-	// apply makes the next message from the stored job (nil: there is none),
-	// and says what the change is; 0 is none. A deleted job has no next.
-	apply func(was *JobEntry) (next *statev1.Job, change state.Change, err error)
+	// apply makes the next message from the stored job (nil: there is none), as of
+	// an instant in microseconds, and says what the change is; 0 is none. A deleted
+	// job has no next.
+	apply func(was *JobEntry, now int64) (next *statev1.Job, change state.Change, err error)
 }
 
 // stored is what there is of a job.
 type stored struct {
 	job        kv.KeyValue // Key is empty where there is no job
 	generation int64       // of the newest version
+	mark       int64       // the watermark, in microseconds; 0: there is none
 }
 
 // edit changes a job and answers it as it is then, and the change. The job and
 // the record of its version are written in one transaction that compares the
 // job's revision and that the version does not exist. That record tells, after
 // an unknown outcome, whether the transaction was applied.
+//
+// The change takes effect at e.now, or at the watermark where that is ahead: what
+// it has passed is decided, and is not made due again because a clock is slow.
 func (s *Store) edit(ctx context.Context, e *edit) (JobEntry, state.Change, error) {
 	have, err := s.readStored(ctx, e.id)
 	if err != nil {
@@ -64,25 +69,26 @@ func (s *Store) edit(ctx context.Context, e *edit) (JobEntry, state.Change, erro
 		if was != nil && e.revision != 0 && e.revision != have.job.ModRevision {
 			return JobEntry{}, 0, ErrChanged
 		}
-		next, change, err := e.apply(was)
+		now := max(codec.Micros(e.now), have.mark)
+		next, change, err := e.apply(was, now)
 		if err != nil {
 			return JobEntry{}, 0, err
 		}
 		if change == 0 {
 			return *was, 0, nil
 		}
-		version := e.version(was, next, change, have.generation+1)
+		version := e.version(was, next, change, have.generation+1, now)
 		if e.dryRun {
 			return s.entryOf(e.id, next, have.job.ModRevision), change, nil
 		}
-		revision, now, err := s.commitEdit(ctx, e.id, &have, next, version)
+		revision, found, err := s.commitEdit(ctx, e.id, &have, next, version)
 		if err != nil {
 			return JobEntry{}, 0, err
 		}
 		if revision != 0 {
 			return s.entryOf(e.id, next, revision), change, nil
 		}
-		have = now
+		have = found
 		if try >= 2 {
 			if err := sleep(ctx, rand.N(20*time.Millisecond)); err != nil {
 				return JobEntry{}, 0, err
@@ -93,13 +99,13 @@ func (s *Store) edit(ctx context.Context, e *edit) (JobEntry, state.Change, erro
 }
 
 // version stamps next and makes the record of the version.
-func (e *edit) version(was *JobEntry, next *statev1.Job, change state.Change, generation int64) *statev1.Version {
+func (e *edit) version(was *JobEntry, next *statev1.Job, change state.Change, generation, now int64) *statev1.Version {
 	v := &statev1.Version{
-		Job: next, Change: uint32(change), Actor: e.actor, Reason: e.reason, Time: codec.Micros(e.now),
+		Job: next, Change: uint32(change), Actor: e.actor, Reason: e.reason, Time: now,
 	}
 	switch {
 	case next != nil:
-		next.Generation, next.Updated, next.UpdatedBy = generation, codec.Micros(e.now), e.actor
+		next.Generation, next.Updated, next.UpdatedBy = generation, now, e.actor
 	case was.Message != nil:
 		v.Job = proto.CloneOf(was.Message)
 		v.Job.Generation = generation
@@ -116,26 +122,22 @@ func (s *Store) entryOf(id state.JobID, message *statev1.Job, revision int64) Jo
 }
 
 // readStored reads what commitEdit's transaction builds upon.
-func (s *Store) readStored(ctx context.Context, id state.JobID) (stored, error) {
-	res, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
+func (s *Store) readStored(ctx context.Context, id state.JobID) (have stored, err error) {
+	err = s.repeat(ctx, func(ctx context.Context) error {
 		res, err := s.kv.Txn(ctx, kv.Txn{Then: s.storedOps(id)})
-		if err != nil {
-			return kv.RangeResult{}, err
+		if err == nil {
+			have, err = s.keys.stored(id, res.Results)
 		}
-		have, err := s.keys.stored(id, res.Results)
-		return kv.RangeResult{KVs: []kv.KeyValue{have.job}, Count: have.generation}, err
+		return err
 	})
-	if err != nil {
-		return stored{}, err
-	}
-	return stored{job: res.KVs[0], generation: res.Count}, nil
+	return have, err
 }
 
 func (s *Store) storedOps(id state.JobID) []kv.Op {
 	versions := s.keys.versionsOf(id)
 	all := kv.GetRange(versions, end(versions), 0)
 	all.Keys = true
-	return []kv.Op{kv.Get(s.keys.job(id)), all}
+	return []kv.Op{kv.Get(s.keys.job(id)), all, kv.Get(s.keys.watermark())}
 }
 
 func (k keys) stored(id state.JobID, res []kv.Result) (stored, error) {
@@ -147,6 +149,12 @@ func (k keys) stored(id state.JobID, res []kv.Result) (stored, error) {
 		var err error
 		if have.generation, err = k.parseVersion(id, kvs[len(kvs)-1].Key); err != nil {
 			return have, err
+		}
+	}
+	if kvs := res[2].KVs; len(kvs) > 0 {
+		var mark statev1.Watermark
+		if err := readTimeline(kvs[0], &mark); err == nil { // else the leader mends it
+			have.mark = mark.GetInstant()
 		}
 	}
 	// Versions may have been swept, or restored from elsewhere.
@@ -206,7 +214,7 @@ func (s *Store) commitEdit(
 		s.changed.set(res.Revision)
 		return res.Revision, stored{}, nil
 	}
-	if kvs := res.Results[2].KVs; unsure && len(kvs) > 0 && bytes.Equal(kvs[0].Value, record) {
+	if kvs := res.Results[3].KVs; unsure && len(kvs) > 0 && bytes.Equal(kvs[0].Value, record) {
 		return kvs[0].ModRevision, stored{}, nil
 	}
 	now, err := s.keys.stored(id, res.Results)

@@ -31,10 +31,11 @@ func (s *Store) GetWatermark(ctx context.Context) (state.Watermark, error) {
 	if err := readTimeline(res.KVs[0], &p); err != nil {
 		return state.Watermark{Revision: res.KVs[0].ModRevision}, err
 	}
-	s.closed.note(p.GetInstant())
+	s.closed.note(p.GetInstant(), res.KVs[0].ModRevision)
 	return state.Watermark{
 		Instant:  codec.Time(p.GetInstant()),
 		Written:  codec.Time(p.GetWritten()),
+		Jobs:     p.GetJobs(),
 		Term:     p.GetTerm(),
 		Revision: res.KVs[0].ModRevision,
 		Lateness: state.Lateness{
@@ -91,12 +92,14 @@ func gatesToProto(ids []state.JobID) []*statev1.UnreadableGate {
 }
 
 // PutWatermark writes the watermark while the term stands. After a kv error the
-// outcome may be unknown; to write again is safe.
+// outcome may be unknown; to write again is safe: what is carried out late, behind
+// a newer watermark, changes nothing. A term's calls follow one another.
 func (s *Store) PutWatermark(ctx context.Context, term state.Term, w state.Watermark) error {
 	p := &statev1.Watermark{
 		Instant: codec.Micros(w.Instant),
 		Written: codec.Micros(w.Written),
 		Term:    term.Number,
+		Jobs:    w.Jobs,
 		Starts:  w.Lateness.Starts,
 		P50:     w.Lateness.P50.Microseconds(),
 		P99:     w.Lateness.P99.Microseconds(),
@@ -109,34 +112,53 @@ func (s *Store) PutWatermark(ctx context.Context, term state.Term, w state.Water
 			Runs: w.Late.Runs, Namespace: w.Late.Worst.Namespace, Job: w.Late.Worst.Name, Due: codec.Micros(w.Late.Since),
 		}
 	}
+	if err := s.putWatermark(ctx, term, p); err != nil {
+		return fmt.Errorf("put watermark: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) putWatermark(ctx context.Context, term state.Term, p *statev1.Watermark) error {
+	if term.Number == 0 { // which would compare as "is not there"
+		return state.ErrTermLost
+	}
 	value, err := proto.Marshal(p)
 	if err != nil {
 		return err
 	}
-	if err := s.putFenced(ctx, term, s.keys.watermark(), value); err != nil {
-		return err
+	key := s.keys.watermark()
+	was := s.closed.markRevision()
+	for range maxTries {
+		put := kv.Txn{
+			If:   []kv.Compare{unchanged(key, was)},
+			Then: []kv.Op{kv.Put(key, value, 0)},
+			Else: []kv.Op{kv.Get(key), keyOnly(term.Key)},
+		}
+		if !mutant.Off(mutant.TermFence) {
+			put.If = append(put.If, termGuard(term))
+		}
+		res, _, err := s.send(ctx, put)
+		if err != nil {
+			return err
+		}
+		if res.Succeeded {
+			s.closed.note(p.GetInstant(), res.Revision)
+			return nil
+		}
+		var found kv.KeyValue // none: somebody else has deleted it
+		if kvs := res.Results[0].KVs; len(kvs) > 0 {
+			found = kvs[0]
+		}
+		was = found.ModRevision
+		if err := over(term, res); err != nil && !mutant.Off(mutant.TermFence) {
+			return err
+		}
+		if wrote(res.Results[0], value) { // an earlier try did
+			s.closed.note(p.GetInstant(), was)
+			return nil
+		}
 	}
-	s.closed.note(p.GetInstant())
-	return nil
-}
-
-// putFenced writes a key of the leader's alone while its term stands.
-func (s *Store) putFenced(ctx context.Context, term state.Term, key string, value []byte) error {
-	if term.Number == 0 { // which would compare as "is not there"
-		return fmt.Errorf("put %s: %w", key, state.ErrTermLost)
-	}
-	put := kv.Txn{Then: []kv.Op{kv.Put(key, value, 0)}}
-	if !mutant.Off(mutant.TermFence) {
-		put.If = []kv.Compare{termGuard(term)}
-	}
-	res, _, err := s.send(ctx, put)
-	if err != nil {
-		return fmt.Errorf("put %s: %w", key, err)
-	}
-	if !res.Succeeded {
-		return fmt.Errorf("put %s: %w", key, state.ErrTermLost)
-	}
-	return nil
+	return ErrContended
 }
 
 // closedCache is what the store knows of the closed part of the timeline. It is
@@ -145,18 +167,25 @@ type closedCache struct {
 	mu    sync.Mutex
 	known bool
 	val   state.Closed
-	// mark is the newest watermark that was read or written here, in microseconds.
-	mark int64
+	// mark is the newest watermark that was read or written here, in microseconds;
+	// marked is the revision at which its key was last seen here.
+	mark, marked int64
 }
 
-// note notes a watermark that is stored.
-func (c *closedCache) note(mark int64) {
+// note notes a watermark that is stored, and the revision of its key.
+func (c *closedCache) note(mark, revision int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mark = max(c.mark, mark)
+	c.mark, c.marked = max(c.mark, mark), max(c.marked, revision)
 }
 
-func (c *closedCache) marked() int64 {
+func (c *closedCache) markRevision() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.marked
+}
+
+func (c *closedCache) newestMark() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mark
@@ -232,7 +261,8 @@ func decodeClosed(from kv.KeyValue) (state.Closed, error) {
 const olderVersions = 20
 
 // OlderVersions answers a job's newest versions before a generation, the newest
-// first, at most olderVersions. One that cannot be read is left out.
+// first, at most olderVersions. The Revision of each is that at which it was
+// stored. One that cannot be read is left out.
 func (s *Store) OlderVersions(ctx context.Context, id state.JobID, before int64) ([]state.JobVersion, error) {
 	entries, err := s.ListVersions(ctx, id, before, olderVersions)
 	if err != nil {
@@ -241,7 +271,9 @@ func (s *Store) OlderVersions(ctx context.Context, id state.JobID, before int64)
 	versions := make([]state.JobVersion, 0, len(entries))
 	for i := range entries {
 		if entries[i].Broken == nil {
-			versions = append(versions, entries[i].Version)
+			v := entries[i].Version
+			v.Job.Revision = entries[i].Revision
+			versions = append(versions, v)
 		}
 	}
 	return versions, nil

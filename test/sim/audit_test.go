@@ -118,10 +118,10 @@ func (e *event) record() (state.Record, error) {
 	return r, nil
 }
 
-func (e *event) watermark() (instant time.Time, term int64, err error) {
+func (e *event) watermark() (mark, error) {
 	var p statev1.Watermark
 	if err := proto.Unmarshal(e.KV.Value, &p); err != nil {
-		return time.Time{}, 0, err
+		return mark{}, err
 	}
-	return codec.Time(p.GetInstant()), p.GetTerm(), nil
+	return mark{codec.Time(p.GetInstant()), e.revision, p.GetTerm(), p.GetJobs()}, nil
 }

@@ -11,10 +11,6 @@ import (
 	"github.com/leaderd/leaderd/state"
 )
 
-// slack is how long after a job was stored the watermark may pass slots of it
-// that the leader does not know of yet: its watch may be late.
-const slack = 10 * time.Second
-
 type runKey struct {
 	job state.JobID
 	run state.RunID
@@ -52,6 +48,7 @@ type mark struct {
 	instant  time.Time
 	revision int64
 	term     int64
+	jobs     int64
 }
 
 // check answers all violations of the invariants, so far. With settled every
@@ -177,11 +174,11 @@ func (c *checker) replay() {
 			}
 		case "timeline":
 			if rest == "watermark" && !e.Deleted {
-				instant, term, err := e.watermark()
+				m, err := e.watermark()
 				if err != nil {
 					c.fail("rev %d: watermark: %v", e.revision, err)
 				}
-				c.marks = append(c.marks, mark{instant, e.revision, term})
+				c.marks = append(c.marks, m)
 			}
 		}
 	}

@@ -219,7 +219,7 @@ func (c *control) feed(ctx context.Context, sub *store.Subscription) {
 			if !e.Deleted {
 				c.catalog.Set(stored(e.KV))
 			} else if j, _ := c.store.DecodeJob(e.KV); j.ID != (state.JobID{}) {
-				c.catalog.Delete(j.ID)
+				c.catalog.Delete(j.ID, j.Revision)
 			}
 		}
 	})

@@ -4,8 +4,12 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/leaderd/leaderd/planner/schedule"
+	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
 	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/codec"
 )
 
 // version is a job as it was stored from a revision on.
@@ -14,11 +18,10 @@ type version struct {
 	revision int64
 	at       time.Time // when it was stored
 	deleted  bool
+	ended    time.Time // when it was deleted, as that was stored
 	broken   bool
 	// from and to are the window (from, to] of its slots.
 	from, to time.Time
-	// gone is set where it was ended by its deletion.
-	gone bool
 
 	schedules []schedule.Schedule
 }
@@ -37,6 +40,20 @@ type oracle struct {
 func newOracle(a *audit) (*oracle, error) {
 	o := &oracle{versions: map[state.JobID][]*version{}}
 	events := a.all()
+	deletions := map[int64]time.Time{}
+	for i := range events {
+		e := &events[i]
+		if kind, _ := e.part(); kind != "versions" || e.Deleted {
+			continue
+		}
+		var v statev1.Version
+		if err := proto.Unmarshal(e.KV.Value, &v); err != nil {
+			return nil, err
+		}
+		if state.Change(v.GetChange()) == state.ChangeDelete {
+			deletions[e.revision] = codec.Time(v.GetTime())
+		}
+	}
 	for i := range events {
 		e := &events[i]
 		kind, rest := e.part()
@@ -46,6 +63,9 @@ func newOracle(a *audit) (*oracle, error) {
 		id, _ := jobOf(rest)
 		v := &version{revision: e.revision, at: e.at, deleted: e.Deleted}
 		v.ID = id
+		if at, ok := deletions[e.revision]; ok && e.Deleted {
+			v.ended = at
+		}
 		if !e.Deleted {
 			j, err := a.store.DecodeJob(e.KV)
 			v.Job, v.broken = j, err != nil
@@ -63,11 +83,11 @@ func newOracle(a *audit) (*oracle, error) {
 		o.versions[id] = append(o.versions[id], v)
 	}
 	for _, versions := range o.versions {
-		for i, v := range versions {
-			v.from = v.Effective
-			v.to = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-			if i+1 < len(versions) {
-				v.to, v.gone = versions[i+1].begins(), versions[i+1].deleted
+		to := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+		for _, v := range slices.Backward(versions) {
+			v.from, v.to = v.Effective, to
+			if begins := v.begins(); begins.Before(to) {
+				to = begins
 			}
 		}
 	}
@@ -77,6 +97,8 @@ func newOracle(a *audit) (*oracle, error) {
 // begins is the instant after which the version is in force.
 func (v *version) begins() time.Time {
 	switch {
+	case v.deleted && !v.ended.IsZero():
+		return v.ended
 	case v.deleted, v.broken:
 		return v.at
 	case v.Paused:

@@ -15,37 +15,34 @@ const clockLayout = "15:04:05"
 // of the version before: a silent watch is begun anew after that.
 const staleWatch = 45 * time.Second
 
-// lateMark is how far the watermark may go back: a write whose
-// outcome is unknown may be carried out behind newer ones. A successor then looks
-// again at slots that have their records.
-const lateMark = 3 * time.Minute
-
 // watermarks checks that the watermark rises, and never passes a slot that nobody
-// has decided: invariant 2 at every instant.
+// has decided, of a version that it speaks for: invariant 2 at every instant.
 func (c *checker) watermarks() {
-	var instant time.Time
-	var term int64
+	var last mark
 	for i := range c.marks {
 		m := &c.marks[i]
-		if m.instant.Add(lateMark).Before(instant) {
+		switch {
+		case m.instant.Before(last.instant):
 			c.fail("rev %d: the watermark went back from %s to %s", m.revision,
-				instant.Format("15:04:05.000"), m.instant.Format("15:04:05.000"))
+				last.instant.Format("15:04:05.000"), m.instant.Format("15:04:05.000"))
+		case m.term < last.term:
+			c.fail("rev %d: the watermark of term %d was written in term %d", m.revision, m.term, last.term)
+		case m.jobs < last.jobs:
+			c.fail("rev %d: the watermark spoke for the jobs of rev %d, and then of rev %d", m.revision, last.jobs, m.jobs)
 		}
-		if m.term < term {
-			c.fail("rev %d: the watermark of term %d was written in term %d", m.revision, m.term, term)
-		}
-		if m.instant.After(instant) {
-			instant = m.instant
-		}
-		m.instant, term = instant, max(term, m.term) // how far it has ever been
-	}
-	if len(c.marks) == 0 {
-		return
+		// How far it has ever been.
+		m.instant, m.term, m.jobs = later(last.instant, m.instant), max(last.term, m.term), max(last.jobs, m.jobs)
+		last = *m
 	}
 	for id := range c.oracle.versions {
-		for _, d := range c.oracle.due(id, instant) {
-			i, _ := slices.BinarySearchFunc(c.marks, d.slot, func(m mark, slot time.Time) int { return m.instant.Compare(slot) })
-			if i == len(c.marks) || c.loose(&d) || d.by.at.Add(slack+c.skewed).After(d.slot) {
+		for _, d := range c.oracle.due(id, last.instant) {
+			i, _ := slices.BinarySearchFunc(c.marks, d, func(m mark, d due) int {
+				if m.jobs < d.by.revision {
+					return -1
+				}
+				return m.instant.Compare(d.slot)
+			})
+			if i == len(c.marks) {
 				continue
 			}
 			if at := c.decidedAt(id, d.slot); at == 0 || at > c.marks[i].revision {
@@ -56,10 +53,11 @@ func (c *checker) watermarks() {
 	}
 }
 
-// loose tells whether a slot may have been due or not: a deletion ends a job at
-// the instant at which the leader sees it, by a clock that is wrong perhaps.
-func (c *checker) loose(d *due) bool {
-	return d.by.gone && c.skewed > 0 && d.slot.Add(c.skewed).After(d.by.to)
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // decidedAt is the revision at which a slot got its first record, 0 for none.
@@ -92,7 +90,7 @@ func (c *checker) slots(until time.Time) {
 			}
 			_, live := c.live[k]
 			switch {
-			case verdicts == 0 && !live && !c.loose(&d):
+			case verdicts == 0 && !live:
 				c.fail("%s: slot %s has no record (generation %d)", id, d.slot.Format(clockLayout), d.by.Generation)
 			case verdicts > 1:
 				c.fail("%s: slot %s has %d verdicts: %s", id, d.slot.Format(clockLayout), verdicts, c.verdicts(id, d.slot))

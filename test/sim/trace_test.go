@@ -25,8 +25,8 @@ func (w *world) trace(t *testing.T) {
 		what := ""
 		switch {
 		case kind == "timeline" && rest == "watermark":
-			instant, term, _ := e.watermark()
-			what = fmt.Sprintf("%s in term %d", instant.Format(clockLayout), term)
+			m, _ := e.watermark()
+			what = fmt.Sprintf("%s in term %d, for the jobs of rev %d", m.instant.Format("15:04:05.000"), m.term, m.jobs)
 		case kind == "timeline":
 			var p statev1.Closed
 			_ = proto.Unmarshal(e.KV.Value, &p)

@@ -929,8 +929,11 @@ type Watermark struct {
 	// Records at jobs' gates that cannot be read, as the leader knows them; at most
 	// 100 of them.
 	UnreadableGates []*UnreadableGate `protobuf:"bytes,9,rep,name=unreadable_gates,json=unreadableGates,proto3" json:"unreadable_gates,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The revision up to which changes of jobs are in it. What was changed later may
+	// have made slots due behind instant. 0: not known.
+	Jobs          int64 `protobuf:"varint,10,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Watermark) Reset() {
@@ -1024,6 +1027,13 @@ func (x *Watermark) GetUnreadableGates() []*UnreadableGate {
 		return x.UnreadableGates
 	}
 	return nil
+}
+
+func (x *Watermark) GetJobs() int64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
 }
 
 // Late is what has not started yet, though it is due.
@@ -1314,7 +1324,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\astarted\x18\a \x01(\x03R\astarted\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9a\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xae\x02\n" +
 	"\tWatermark\x12\x18\n" +
 	"\ainstant\x18\x01 \x01(\x03R\ainstant\x12\x18\n" +
 	"\awritten\x18\x02 \x01(\x03R\awritten\x12\x12\n" +
@@ -1324,7 +1334,9 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x03p99\x18\x06 \x01(\x03R\x03p99\x12\x10\n" +
 	"\x03max\x18\a \x01(\x03R\x03max\x12*\n" +
 	"\x04late\x18\b \x01(\v2\x16.leaderd.state.v1.LateR\x04late\x12K\n" +
-	"\x10unreadable_gates\x18\t \x03(\v2 .leaderd.state.v1.UnreadableGateR\x0funreadableGates\"\\\n" +
+	"\x10unreadable_gates\x18\t \x03(\v2 .leaderd.state.v1.UnreadableGateR\x0funreadableGates\x12\x12\n" +
+	"\x04jobs\x18\n" +
+	" \x01(\x03R\x04jobs\"\\\n" +
 	"\x04Late\x12\x12\n" +
 	"\x04runs\x18\x01 \x01(\x03R\x04runs\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x10\n" +

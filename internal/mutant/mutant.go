@@ -24,7 +24,7 @@ const (
 	FinishToken  Guard = "finish-token"  // ends do not compare their token
 	FirstVerdict Guard = "first-verdict" // an end does not ask whether there is a verdict
 	Conflicts    Guard = "conflicts"     // requests that meet go out in one batch
-	ReadBack     Guard = "read-back"     // a lost answer counts as a refusal
+	ReadBack     Guard = "read-back"     // a claim whose answer was lost does not know its own record
 	SelfFence    Guard = "self-fence"    // an executor works on when its registration cannot be trusted
 	SlotTrust    Guard = "slot-trust"    // a claimed run starts although the trust has ended
 	OwnerGone    Guard = "owner-gone"    // a leader takes runs from owners that are registered

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leaderd/leaderd/internal/mutant"
 	"github.com/leaderd/leaderd/state/kv"
 )
 
@@ -132,12 +131,6 @@ func (b *batcher) commit(batch []*request, how shape, unsure bool) {
 		case errors.Is(err, kv.ErrTooManyRequests):
 			b.metrics.retries.WithLabelValues("overloaded").Inc()
 		default:
-			if mutant.Off(mutant.ReadBack) {
-				for _, r := range batch {
-					r.asker.answer(reply{res: kv.TxnResult{Results: make([]kv.Result, len(r.txn.Else))}})
-				}
-				return
-			}
 			// Perhaps it was applied. Then it will not be again: the compares
 			// fail, and its caller looks why.
 			unsure = true

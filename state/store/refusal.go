@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/leaderd/leaderd/internal/mutant"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
 	"github.com/leaderd/leaderd/state/kv"
@@ -158,7 +159,7 @@ func (v *refusal) judge(t *claimTry) (status state.ClaimStatus, again bool) {
 	case v.decided:
 		v.mine = state.Live{}
 		return state.ClaimDecided, false
-	case v.mine.Token != 0:
+	case v.mine.Token != 0 && !mutant.Off(mutant.ReadBack):
 		return state.Claimed, false
 	case v.live && c.Token == 0:
 		return state.ClaimLive, false

@@ -1,0 +1,246 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/kv"
+	"github.com/leaderd/leaderd/state/kv/faulty"
+	"github.com/leaderd/leaderd/state/store"
+)
+
+// The scenarios here are for guards of package mutant that random runs seldom or
+// never need: each fails without its guard. See docs/verification.md.
+
+// puts tells whether a transaction would write a key of a kind.
+func puts(txn *kv.Txn, kind string) bool {
+	if txn == nil {
+		return false
+	}
+	for _, ops := range [][]kv.Op{txn.Then, txn.Else} {
+		for i := range ops {
+			switch op := &ops[i]; op.Kind {
+			case kv.OpPut:
+				if strings.HasPrefix(op.Key, store.DefaultPrefix+kind+"/") {
+					return true
+				}
+			case kv.OpTxn:
+				if puts(op.Txn, kind) {
+					return true
+				}
+			case kv.OpGet, kv.OpDelete:
+			}
+		}
+	}
+	return false
+}
+
+// overtake has the next transaction of a node that writes a key of a kind carried
+// out d later than its repetitions: its caller is told that nobody knows.
+func (l *link) overtake(kind string, d time.Duration) {
+	done := false
+	l.watchTxn(func(txn *kv.Txn) faulty.Fault {
+		if done || !puts(txn, kind) {
+			return faulty.Fault{}
+		}
+		done = true
+		l.postpone(*txn, d, nil)
+		return faulty.Fault{Before: kv.ErrUnknown}
+	})
+}
+
+// ghosts are the running records whose work neither runs nor waits for its slot.
+func (w *world) ghosts() (all []string) {
+	runs := map[string]bool{}
+	for _, s := range w.history.all() {
+		if s.ended.IsZero() {
+			runs[tokenKey(s.job, s.run, s.token)] = true
+		}
+	}
+	live, err := w.api.ListLive(w.ctx, func(l *state.Live) bool { return l.State == state.StateRunning })
+	require.NoError(w.t, err)
+	for i := range live {
+		l := &live[i]
+		if !l.Due.After(time.Now()) && !runs[tokenKey(l.Job, l.Run, l.Token)] {
+			all = append(all, fmt.Sprintf("%s %s is claimed by %s, which does not run it", l.Job, l.Run, l.Owner.Node))
+		}
+	}
+	return all
+}
+
+// TestClaimBehindTheClosing has a claim under way for so long that a new leader has
+// closed the timeline behind its slot, and given that its verdict.
+func TestClaimBehindTheClosing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("a", "* * * * * *").with(func(s *state.JobSpec) { s.CatchUp = state.CatchUpNone })
+		w.put(j)
+		c := w.control("c1")
+		x := w.worker("e1", place{})
+		w.awaitLeader(0)
+		w.pass(5500 * time.Millisecond)
+		c.kill()
+		down := time.Now()
+		w.until(down.Add(11 * time.Second)) // it still has slots that were planned
+		held := false
+		x.link.watchTxn(func(txn *kv.Txn) faulty.Fault {
+			switch {
+			case !puts(txn, "active"):
+				return faulty.Fault{}
+			case held:
+				return faulty.Fault{Before: kv.ErrUnavailable}
+			}
+			held = true
+			x.link.postpone(*txn, 9*time.Second, nil)
+			return faulty.Fault{Before: kv.ErrUnknown}
+		})
+		w.until(down.Add(17 * time.Second))
+		w.control("c2")
+		w.awaitLeader(c.term.Load())
+		w.until(down.Add(22 * time.Second))
+		require.True(t, held)
+		x.link.watchTxn(nil)
+		w.pass(30 * time.Second)
+		require.Contains(t, w.slotsOf(j), "missed:outage")
+		w.verify(true)
+	})
+}
+
+// TestDistrustedClaimStartsNothing has an executor that does not get round to
+// noticing that its registration cannot be trusted any more, and that claims a run
+// just before the store ends it.
+func TestDistrustedClaimStartsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("a", "* * * * * *").with(func(s *state.JobSpec) { s.Guarantee = state.AtMostOnce })
+		w.put(j)
+		c := w.control("c1")
+		w.awaitLeader(0)
+		whole := time.Now().Truncate(time.Second).Add(2 * time.Second)
+		w.until(whole.Add(400 * time.Millisecond))
+		registered := time.Now()
+		w.level = hclog.Warn // what logs while another log is being written has to wait
+		x := w.worker("e1", place{})
+		w.pass(100 * time.Millisecond)
+		x.link.watchTxn(func(txn *kv.Txn) faulty.Fault {
+			switch {
+			case puts(txn, "active"):
+				// Claims are sent the earlier the longer their answers take.
+				return faulty.Fault{DelayAfter: 500 * time.Millisecond}
+			case len(txn.Then) == 0 && len(txn.If) == 1:
+				// The second half of a keep-alive. That it goes wrong is logged,
+				// which takes long.
+				return faulty.Fault{Before: kv.ErrPermission}
+			}
+			return faulty.Fault{}
+		})
+		kept := registered.Add(registrationTTL / 3) // for the only time
+		slot := kept.Add(registrationTTL).Truncate(time.Second).Add(time.Second)
+		w.log.stall("keep-alive failed", slot.Add(100*time.Millisecond).Sub(kept))
+		w.until(registered.Add(1200 * time.Millisecond))
+		c.resign()
+		w.until(slot.Add(3 * time.Second))
+		require.Contains(t, w.claims(j), string(state.SlotRunID(slot)))
+		x.link.watchTxn(nil)
+		w.control("c2")
+		w.awaitLeader(c.term.Load())
+		w.pass(time.Minute)
+		w.verify(true)
+	})
+}
+
+// claims are the runs of a job that were claimed.
+func (w *world) claims(j *job) (runs []string) {
+	for _, e := range w.audit.all() {
+		if kind, _ := e.part(); kind != "active" || e.Deleted {
+			continue
+		}
+		if l, err := e.live(); err == nil && l.Job == j.id && l.State == state.StateRunning {
+			runs = append(runs, string(l.Run))
+		}
+	}
+	return runs
+}
+
+// TestLeaderBehindTakesNoRun has a leader take a run from an owner that it does
+// not know yet, as one does whose watch of the nodes is behind.
+func TestLeaderBehindTakesNoRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("a").with(func(s *state.JobSpec) { s.Overlap = state.OverlapSkip })
+		w.history.does(j, 3*time.Minute, state.StateSucceeded)
+		w.put(j)
+		c := w.control("c1")
+		w.worker("e1", place{})
+		w.worker("e2", place{})
+		w.awaitLeader(0)
+		w.pass(time.Second)
+		run := w.trigger(j, 1, false)
+		w.pass(time.Second)
+		live := w.entry(j, run).Live[0]
+		_, _, err := c.store.MarkLost(w.ctx, state.Term{Number: c.term.Load(), Key: leaderKey}, live, time.Now())
+		require.NoError(t, err)
+		w.pass(4 * time.Minute)
+		w.verify(true)
+		require.Equal(t, "succeeded", w.verdict(j, run))
+	})
+}
+
+// TestLateCheckpoint has the first of two checkpoints carried out once more, after
+// the second.
+func TestLateCheckpoint(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("a")
+		w.history.does(j, time.Minute, state.StateSucceeded)
+		w.put(j)
+		w.control("c1")
+		x := w.worker("e1", place{})
+		w.awaitLeader(0)
+		w.pass(time.Second)
+		run := w.trigger(j, 1, false)
+		w.pass(time.Second)
+		live := w.entry(j, run).Live[0]
+		x.link.overtake("checkpoints", 3*time.Second)
+		previous := int64(0)
+		for _, text := range []string{"first", "second"} {
+			saved, err := x.store.Checkpoint(w.ctx, state.Checkpoint{Live: live, Data: []byte(text), Previous: previous, Saved: time.Now()})
+			require.NoError(t, err)
+			require.Equal(t, state.TokenStored, saved.Status)
+			previous = saved.Revision
+		}
+		w.pass(5 * time.Second)
+		data, _, err := w.api.GetCheckpoint(w.ctx, j.id, run, live.Shard)
+		require.NoError(t, err)
+		require.Equal(t, "second", string(data), "the checkpoint went back")
+	})
+}
+
+// TestAnswerOfClaimIsLost has a claim carried out whose answer gets lost: the run
+// starts, and is nobody's ghost.
+func TestAnswerOfClaimIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("a", "* * * * * *").with(func(s *state.JobSpec) { s.Overlap = state.OverlapSkip })
+		w.put(j)
+		w.control("c1")
+		x := w.worker("e1", place{})
+		w.awaitLeader(0)
+		w.pass(2500 * time.Millisecond)
+		lost := false
+		x.link.watchTxn(func(txn *kv.Txn) faulty.Fault {
+			if lost || !puts(txn, "active") {
+				return faulty.Fault{}
+			}
+			lost = true
+			return faulty.Fault{After: kv.ErrUnknown}
+		})
+		from := time.Now()
+		w.pass(5 * time.Second)
+		require.True(t, lost)
+		require.Empty(t, w.ghosts())
+		w.punctual(j, from, from.Add(4*time.Second), 0)
+		w.verify(true)
+	})
+}

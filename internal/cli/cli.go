@@ -127,6 +127,7 @@ func New(d Deps) *cobra.Command {
 		jobCommand(d),
 		runCommand(d),
 		clusterCommand(d),
+		cronCommand(d),
 		verifyCommand(d),
 		versionCommand(d),
 	)

@@ -152,6 +152,10 @@ func nearZone(name string) string {
 	return example
 }
 
+// Location is an IANA zone by its exact name, for showing slots as local times. An
+// unknown name yields a *ParseError, as in Parse.
+func Location(zone string) (*time.Location, error) { return loadLocation(zone) }
+
 // ZoneData is the release of the IANA time zone database that all schedules are
 // computed with, such as 2025c. It is part of the program; what the machine has
 // installed is not used.

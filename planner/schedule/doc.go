@@ -4,9 +4,9 @@
 //
 // Everything here is pure. A Schedule is immutable, never reads a clock, starts
 // nothing, and may be used by any number of goroutines at once. The answer
-// depends only on the text, the Options and the time zone data that the process
-// has loaded; two nodes with different zone data can therefore disagree about a
-// slot, which the claim transaction settles.
+// depends only on the text, the Options and the time zone data that the program
+// brings (package zoneinfo); nodes of two versions with different data can
+// therefore disagree about a slot, which the claim transaction settles.
 //
 // # Slots
 //
@@ -25,6 +25,15 @@
 // these with a step: */n, a-b/n, and a/n, which means a-max/n. Months and weekdays
 // have three-letter names; 0 and 7 are Sunday. A day field may be ?, which means *.
 //
+// Days that depend on the month: L (the last), L-n (n days before it), LW (the last
+// working day) and nW (the working day nearest to day n, in the same month) in the
+// day of month; n#k (the k-th weekday n) and nL (the last) in the day of week. A
+// month without day n, or without a k-th weekday n, has none.
+//
+// H stands for a value that the job's id chooses, for each field apart: H among all
+// values (days of month: 1 to 28), H(a-b) in a range, H/n and H(a-b)/n as the first
+// of a sequence in steps of n. Whether a text is refused never depends on the id.
+//
 // If a day field begins with * or ?, a date must match both day fields;
 // otherwise it must match either. That is crontab's rule.
 //
@@ -34,7 +43,7 @@
 //
 // # Clock changes
 //
-// A schedule whose hour field begins with * keeps to real time: it fires
+// A schedule whose hour field begins with * or H/ keeps to real time: it fires
 // whenever the zone's clock shows a matching time, in both passes of a repeated
 // hour, and makes up nothing in a gap.
 //

@@ -178,11 +178,13 @@ func (c *chaos) compact() {
 	}
 }
 
-// clock sets a node's clock: it is a few seconds wrong, forwards or back; in wild
-// runs by minutes, which is found out soon. Two clocks differ by less than the 15
-// seconds by which a new leader looks behind the watermark for changed jobs.
+// clock sets a node's clock, or that of who changes jobs: it is a few seconds
+// wrong, forwards or back; in wild runs by minutes, which is found out soon.
 func (c *chaos) clock() {
 	h := c.anyHost()
+	if c.chance(20) {
+		h = c.w.client
+	}
 	most := pick(c, 100*time.Millisecond, time.Second, 7*time.Second)
 	skew := c.span(-most, most)
 	if c.wild && c.chance(50) {

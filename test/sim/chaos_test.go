@@ -90,7 +90,10 @@ type chaos struct {
 	// heal are what ends passing faults, by when.
 	heal []remedy
 	// wild lets clocks be wrong by minutes.
-	wild      bool
+	wild bool
+	// quiet leaves out schedules of every few seconds, so that there is time for more
+	// hours.
+	quiet     bool
 	acted     int
 	collected time.Time
 }
@@ -105,7 +108,7 @@ func newChaos(w *world, seed uint64, without []string) *chaos {
 	if c.chance(25) {
 		w.plan = planner.Config{MaxOpen: 100}
 	}
-	c.wild = *wildFlag
+	c.wild, c.quiet = *wildFlag, c.chance(60)
 	for i, a := range acts {
 		for range a.weight {
 			c.deck = append(c.deck, i)
@@ -177,6 +180,7 @@ func (c *chaos) later(d time.Duration, do func()) {
 
 // settle heals all faults and waits until a sweep must have found what is left.
 func (c *chaos) settle() {
+	c.w.client.set(0)
 	c.remedies(time.Now().Add(24 * time.Hour))
 	c.setFaults(false)
 	c.w.net.setLatency(0)
@@ -227,15 +231,20 @@ func (c *chaos) employ(j *job) {
 }
 
 // schedules are drawn from with equal chances: mostly slow ones, so that hours
-// pass quickly.
+// pass quickly. The first few are fast.
 var schedules = []string{
 	"* * * * * *", "*/3 * * * * *", "@every 7s", "*/20 * * * * *", "*/20 * * * * *", "@every 45s", "* * * * *",
 	"* * * * *", "* * * * *", "*/2 * * * *", "*/5 * * * *", "@every 11m", "@every 1h",
 }
 
+const fast = 3
+
 func (c *chaos) respec(j *job) {
 	j.with(func(s *state.JobSpec) {
 		s.Schedules = []string{pick(c, schedules...)}
+		if c.quiet {
+			s.Schedules = []string{pick(c, schedules[fast:]...)}
+		}
 		if c.chance(10) {
 			s.Schedules = append(s.Schedules, "@every 11s")
 		}

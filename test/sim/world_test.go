@@ -47,7 +47,9 @@ type world struct {
 	ctx context.Context
 	mem *memkv.Store
 	// api is a store without faults, as a client's requests reach it.
-	api     *store.Store
+	api *store.Store
+	// client is where they are stamped; its clock may be wrong too.
+	client  *host
 	net     *network
 	leaders *leaders
 	history *history
@@ -103,6 +105,7 @@ func newWorld(t *testing.T) *world {
 		drains:   map[string]*worker{},
 		hosts:    map[string]*host{},
 		late:     background{ctx: ctx},
+		client:   &host{name: "client"},
 	}
 	var err error
 	w.api, err = store.New(w.mem, store.Config{})
@@ -258,12 +261,12 @@ func (j *job) proto() *leaderdv1.JobSpec { return codec.SpecToProto(&j.spec) }
 // put stores a job.
 func (w *world) put(j *job) {
 	w.t.Helper()
-	_, err := w.api.PutJob(w.ctx, store.PutJob{ID: j.id, Spec: j.proto(), AllowMissing: true, Actor: "test", Now: time.Now()})
+	_, err := w.api.PutJob(w.ctx, store.PutJob{ID: j.id, Spec: j.proto(), AllowMissing: true, Actor: "test", Now: w.client.wall()})
 	require.NoError(w.t, err)
 }
 
 func (w *world) change(j *job) store.ChangeJob {
-	return store.ChangeJob{ID: j.id, Actor: "test", Reason: "test", Now: time.Now()}
+	return store.ChangeJob{ID: j.id, Actor: "test", Reason: "test", Now: w.client.wall()}
 }
 
 func (w *world) pause(j *job) {

@@ -13,9 +13,9 @@ import (
 const SeedVariable = "LEADERD_SIM_SEED"
 
 // Environment are the variables that a process needs beside SeedVariable, and
-// its build too.
+// its build too. A run that takes more memory than almost all do may not repeat.
 func Environment() []string {
-	return []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1,gcstoptheworld=2", BuildEnvironment}
+	return []string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=1GiB", "GODEBUG=asyncpreemptoff=1,gcstoptheworld=2", BuildEnvironment}
 }
 
 // BuildEnvironment is what the build of an exact program needs.

@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/leaderd/leaderd/test/sim/exact"
@@ -31,6 +32,7 @@ type options struct {
 	shrink    bool
 	wild      bool
 	dir       string
+	limit     time.Duration
 }
 
 func main() {
@@ -44,6 +46,7 @@ func main() {
 	flag.BoolVar(&o.wild, "wild", false, "clocks that are wrong by minutes, not by seconds")
 	flag.BoolVar(&o.shrink, "shrink", true, "look for a smaller run that fails too")
 	flag.StringVar(&o.dir, "dir", filepath.Join(".cache", "sim"), "where the program is built, and traces of failed seeds are left")
+	flag.DurationVar(&o.limit, "limit", 15*time.Minute, "how long a seed may take; one that takes longer failed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -172,7 +175,11 @@ func (a *attempt) String() string {
 
 // try runs a seed and answers what it said, and whether it held.
 func (r *runner) try(ctx context.Context, a attempt) (string, bool) {
+	ctx, cancel := context.WithTimeout(ctx, r.limit)
+	defer cancel()
 	c := exec.CommandContext(ctx, r.program, a.args()...)
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGQUIT) } // which shows what it does
+	c.WaitDelay = 10 * time.Second
 	// Nothing else: the environment takes memory, and moves what comes after it.
 	c.Env = append(exact.Environment(), fmt.Sprintf("%s=%d", exact.SeedVariable, a.seed))
 	out, err := c.CombinedOutput()

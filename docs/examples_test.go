@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata" // the examples must not depend on the machine
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"

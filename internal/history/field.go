@@ -37,10 +37,10 @@ func parseCron(job string, fields []string) (*cron, error) {
 			item = strings.ToUpper(item)
 			var err error
 			var special bool
-			switch {
-			case f.name == dayOfMonth:
+			switch f.name {
+			case dayOfMonth:
 				special, err = c.addDay(item)
-			case f.name == dayOfWeek:
+			case dayOfWeek:
 				special, err = c.addWeekday(item)
 			}
 			switch {

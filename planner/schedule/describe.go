@@ -226,7 +226,7 @@ func (w *words) list(at int) string {
 	f := fields[at]
 	var out []string
 	for _, e := range w.x.elements[at] {
-		out = append(out, w.span(f, e, numeral))
+		out = append(out, w.span(e, numeral))
 	}
 	if _, one := w.one(at); one || len(out) == 1 && w.open(w.x.elements[at][0]) {
 		return f.name + " " + out[0]
@@ -237,7 +237,7 @@ func (w *words) list(at int) string {
 func numeral(n int) string { return fmt.Sprint(n) }
 
 // span is the values of one element.
-func (w *words) span(f *field, e element, value func(int) string) string {
+func (w *words) span(e element, value func(int) string) string {
 	switch {
 	case w.open(e) && e.spread:
 		return fmt.Sprintf("%s to %s in steps of %d, the first being one of %s to %s by the job's name", value(e.from), value(e.hi), e.step, value(e.from), value(e.to))

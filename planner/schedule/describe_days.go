@@ -15,7 +15,7 @@ func (w *words) days() string {
 	if !w.all(atMonth) {
 		var names []string
 		for _, e := range w.x.elements[atMonth] {
-			names = append(names, w.span(fields[atMonth], e, func(n int) string { return time.Month(n).String() }))
+			names = append(names, w.span(e, func(n int) string { return time.Month(n).String() }))
 		}
 		month, in = and(names), "in "+and(names)
 	}
@@ -71,7 +71,7 @@ func (w *words) dom() string {
 		case formWorkday:
 			special = append(special, fmt.Sprintf("the working day nearest to day %d", e.lo))
 		case formSpan, formNth, formLastDow:
-			days = append(days, w.span(fields[atDom], e, numeral))
+			days = append(days, w.span(e, numeral))
 			single = single && (e.lo == e.hi || w.open(e) && !e.spread)
 		}
 	}
@@ -94,7 +94,7 @@ func (w *words) dow(of string) string {
 		case formLastDow:
 			out = append(out, "the last "+weekday(e.lo))
 		case formSpan, formLast, formWorkday, formLastWork:
-			out = append(out, w.span(fields[atDow], e, weekday))
+			out = append(out, w.span(e, weekday))
 		}
 	}
 	s := and(out)

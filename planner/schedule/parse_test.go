@@ -219,7 +219,7 @@ func TestSameMeaning(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, spec := range []string{
 		"* * * * *", "*/5 1-3 ? JAN-MAR MON#2", "CRON_TZ=Europe/Berlin 0 0 2 * * *", "TZ=", "@every 1h", "@at 2026-01-01T00:00:00Z",
-		"@daily", "0 0 29 2 *", "0 0 L * 5L", "H H * * *", ",", "0 0 31 1-12/2 SUN-SUN", "30 2 29 2 */6",
+		"@daily", "0 0 29 2 *", "0 0 L * 5L", "H H * * *", "0 0 15W,LW,L-3 * MON#2,SUNL", "H(1-5)/2 H/3 H H H", "0 0 31 H/7 *", "0 0 12 1/1 * ? *", "0 0 */30 * 1#3", ",", "0 0 31 1-12/2 SUN-SUN", "30 2 29 2 */6",
 	} {
 		f.Add(spec, "UTC", int64(1772323200), uint8(0))
 		f.Add(spec, "Australia/Lord_Howe", int64(253402300000), uint8(5))
@@ -232,6 +232,9 @@ func FuzzParse(f *testing.F) {
 			require.NotEmpty(t, err.Error())
 			return
 		}
+		words, err := Describe(spec, o)
+		require.NoError(t, err)
+		require.NotEmpty(t, words.When)
 		start := time.Unix(from, 0)
 		at := start
 		for range 20 {

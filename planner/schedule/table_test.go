@@ -26,12 +26,12 @@ func TestCases(t *testing.T) {
 		t.Run(id, func(t *testing.T) {
 			from := instant(t, cols[3])
 			s, err := Parse(spec, Options{Zone: zone, Anchor: from})
-			switch {
-			case expected == "ERROR":
+			switch expected {
+			case "ERROR":
 				var refused *ParseError
 				require.ErrorAs(t, err, &refused)
 				t.Log(err)
-			case expected == "NEVER":
+			case "NEVER":
 				require.NoError(t, err)
 				require.True(t, s.Next(from).IsZero())
 			default:

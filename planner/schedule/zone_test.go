@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +59,25 @@ func TestCalendar(t *testing.T) {
 	})
 }
 
+// Every zone is taken by its name, and by no other spelling of it; the hint has the
+// right one.
+func TestEveryZoneByItsName(t *testing.T) {
+	for _, name := range zoneinfo.Names() {
+		_, err := Parse("0 0 * * *", Options{Zone: name})
+		require.NoError(t, err)
+		for _, other := range []string{strings.ToLower(name), strings.ToUpper(name)} {
+			if other != name {
+				_, err = Parse("0 0 * * *", Options{Zone: other})
+				require.ErrorContains(t, err, "; write "+name)
+			}
+		}
+	}
+	require.Equal(t, zoneinfo.Version(), ZoneData())
+	loc, err := Location("Asia/Tokyo")
+	require.NoError(t, err)
+	require.Equal(t, "Asia/Tokyo", loc.String())
+}
+
 func TestZoneNames(t *testing.T) {
 	for _, name := range []string{"UTC", "Etc/GMT-14", "EST5EDT", "GB-Eire", "America/Port-au-Prince", "America/Argentina/ComodRivadavia", "W-SU", "Antarctica/DumontDUrville"} {
 		_, err := Parse("0 0 * * *", Options{Zone: name})
@@ -68,9 +88,18 @@ func TestZoneNames(t *testing.T) {
 		"america/new_york": "write America/New_York", "AMERICA/NEW_YORK": "write America/New_York", "utc": "write UTC",
 		"America/New York": "write America/New_York", "PST": "name a place", "+02:00": "name a place", "right/UTC": "not an IANA",
 		"posix/UTC": "not an IANA", "posixrules": "not an IANA", "Factory": "not an IANA", "../etc/passwd": "not an IANA", "Mars/Phobos": "not an IANA",
+		"Berlin": "write Europe/Berlin", "new york": "write America/New_York", "Europe/Berln": "did you mean Europe/Berlin", "": "name a place",
+		"gb-eire": "write GB-Eire", "Etc/gmt-14": "write Etc/GMT-14", "america/port-au-prince": "write America/Port-au-Prince",
 		"America/": "not an IANA", "/UTC": "not an IANA",
 	} {
-		_, err := Parse("0 0 * * *", Options{Zone: name})
+		_, err := Parse("CRON_TZ="+name+" 0 0 * * *", Options{})
+		if !strings.Contains(name, " ") {
+			require.ErrorContains(t, err, hint, name)
+		}
+		if name == "" {
+			continue // as an option, the default
+		}
+		_, err = Parse("0 0 * * *", Options{Zone: name})
 		require.ErrorContains(t, err, hint, name)
 		var refused *ParseError
 		require.ErrorAs(t, err, &refused)

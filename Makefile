@@ -33,7 +33,7 @@ help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
 	  /^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nVariables: VERSION TESTFLAGS TESTPKGS BENCHFLAGS FUZZTIME MINUTES SEED CHAOSFLAGS ARGS\n'
+	@printf '\nVariables: VERSION TESTFLAGS TESTPKGS BENCHFLAGS FUZZTIME MINUTES SEED CHAOSFLAGS MUTANTFLAGS ARGS\n'
 
 .PHONY: run
 run: ## Run three nodes over their own etcd, with sample jobs and a live view (ARGS="...")
@@ -52,6 +52,10 @@ test: ## Run all tests, with the race detector where a C compiler exists
 .PHONY: sim
 sim: ## Run SEEDS seeds (from SEED on) of HOURS virtual hours each of the simulated cluster
 	$(GO) run ./test/sim/run -seeds $(SEEDS) -seed $(SEED) -hours $(HOURS) -jobs $(JOBS) -without "$(WITHOUT)" -wild=$(WILD)
+
+.PHONY: mutants
+mutants: ## Turn off each guard that an invariant rests on, and see the simulation catch it (MUTANTFLAGS="...")
+	$(GO) run ./test/mutants $(MUTANTFLAGS)
 
 .PHONY: bench
 bench: ## Run the benchmark program (BENCHFLAGS="...")

@@ -6,18 +6,15 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 )
 
-var chosen = func() (off []Guard) {
-	for name := range strings.FieldsFuncSeq(os.Getenv(Env), func(r rune) bool { return r == ',' }) {
-		if !slices.Contains(Guards(), Guard(name)) {
-			panic(fmt.Sprintf("%s: there is no guard %q", Env, name))
-		}
-		off = append(off, Guard(name))
+var chosen = func() Guard {
+	g := Guard(os.Getenv(Env))
+	if g != "" && !slices.Contains(Guards(), g) {
+		panic(fmt.Sprintf("%s: there is no guard %q", Env, g))
 	}
-	return off
+	return g
 }()
 
 // Off tells whether a guard is turned off.
-func Off(g Guard) bool { return slices.Contains(chosen, g) }
+func Off(g Guard) bool { return g == chosen }

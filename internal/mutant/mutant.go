@@ -4,8 +4,8 @@
 // nothing of it in the program; a test holds release builds to that.
 package mutant
 
-// Env names the environment variable that says which guards are off, separated by
-// commas. It is read by programs with the build tag "mutants", and by no others.
+// Env names the environment variable that says which guard is off. It is read by
+// programs with the build tag "mutants", and by no others.
 const Env = "LEADERD_MUTANT"
 
 // A Guard is one thing that the product does or compares so that an invariant holds.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,6 +18,8 @@ type rule struct {
 	says      *regexp.Regexp
 }
 
+func (r *rule) String() string { return fmt.Sprintf("%d %s", r.invariant, r.name) }
+
 var rules = []rule{
 	{1, "twice", regexp.MustCompile(`the attempt was claimed before|an attempt before it was at most once|the attempt started before`)},
 	{1, "again", regexp.MustCompile(`: the run has a verdict$`)},
@@ -33,7 +34,7 @@ var rules = []rule{
 	{3, "unfenced", regexp.MustCompile(`: the job does not exist$|: the job is paused$|: of generation \d+, while`)},
 	{4, "overlap", regexp.MustCompile(`claim of .*: run \S+ is |: run \S+ on \S+ began at .* while `)},
 	{5, "backward", regexp.MustCompile(`a checkpoint went back`)},
-	{6, "lost", regexp.MustCompile(`was acknowledged and is not |vanished without a verdict$`)},
+	{6, "lost", regexp.MustCompile(`was acknowledged and is not |which does not run it$|vanished without a verdict$`)},
 	{6, "changed", regexp.MustCompile(`verdict \S+ was changed$`)},
 	{7, "outlived", regexp.MustCompile(`went on after its owner's registration ended`)},
 	{7, "disowned", regexp.MustCompile(`: the owner is not registered$`)},
@@ -44,7 +45,7 @@ var rules = []rule{
 // complaints are the rules that a failed run broke, as "invariant rule", in order.
 // What the check says and no rule knows is an error: the two have come apart.
 func complaints(out string) ([]string, error) {
-	broken := map[string]bool{}
+	var broken []string
 	said := false
 	for line := range strings.Lines(out) {
 		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "Messages:"))
@@ -63,7 +64,7 @@ func complaints(out string) ([]string, error) {
 		known := false
 		for _, r := range rules {
 			if (said || r.invariant == 8) && r.says.MatchString(line) {
-				broken[fmt.Sprintf("%2d %s", r.invariant, r.name)] = true
+				broken = append(broken, r.String())
 				known = true
 			}
 		}
@@ -71,9 +72,16 @@ func complaints(out string) ([]string, error) {
 			return nil, fmt.Errorf("the simulation's check says what no rule knows: %s", line)
 		}
 	}
-	all := slices.Sorted(maps.Keys(broken))
-	for i := range all {
-		all[i] = strings.TrimSpace(all[i])
+	return inOrder(broken), nil
+}
+
+// inOrder has each rule once, in the order of rules.
+func inOrder(broken []string) []string {
+	var all []string
+	for _, r := range rules {
+		if name := r.String(); slices.Contains(broken, name) {
+			all = append(all, name)
+		}
 	}
-	return all, nil
+	return all
 }

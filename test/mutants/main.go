@@ -8,12 +8,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/leaderd/leaderd/internal/mutant"
 )
 
 type options struct {
@@ -30,10 +27,10 @@ type options struct {
 
 func main() {
 	var o options
-	flag.IntVar(&o.seeds, "seeds", 40, "within how many seeds each mutant must be caught")
+	flag.IntVar(&o.seeds, "seeds", 40, "within how many seeds a mutant must be caught")
 	flag.Uint64Var(&o.first, "seed", 1, "the first seed")
 	flag.Float64Var(&o.minutes, "minutes", 15, "virtual minutes of each seed")
-	flag.StringVar(&o.only, "only", "", "mutants, separated by commas; a pair is joined by +; empty: all")
+	flag.StringVar(&o.only, "only", "", "guards, separated by commas; empty: all")
 	flag.BoolVar(&o.all, "all", false, "run all seeds, and count how many catch a mutant")
 	flag.BoolVar(&o.repeat, "exact", true, "make runs that repeat exactly, which takes a build of the standard library")
 	flag.BoolVar(&o.verbose, "v", false, "show what caught a mutant")
@@ -49,11 +46,11 @@ func main() {
 }
 
 func run(ctx context.Context, o options) error {
-	chosen, err := choose(o.only)
+	chosen, err := mutations(o.only)
 	if err != nil {
 		return err
 	}
-	p, err := newPrograms(ctx, o.dir, o.repeat)
+	p, err := newPrograms(ctx, ".", o.dir, o.repeat)
 	if err != nil {
 		return err
 	}
@@ -66,7 +63,6 @@ func run(ctx context.Context, o options) error {
 	findings := make([]finding, len(chosen))
 	wrong := make([]error, len(chosen)+1)
 	slots := make(chan struct{}, max(o.processes, 1))
-	var tell sync.Mutex
 	var all sync.WaitGroup
 	start := func(do func()) {
 		slots <- struct{}{}
@@ -76,24 +72,20 @@ func run(ctx context.Context, o options) error {
 		})
 	}
 	start(func() {
-		if err := h.clean(ctx, chosen); err != nil {
-			wrong[len(chosen)] = err
-		} else {
-			fmt.Println("with all guards in place: clean")
+		if wrong[len(chosen)] = h.clean(ctx, chosen); wrong[len(chosen)] == nil {
+			fmt.Println("clean with all guards in place")
 		}
 	})
 	for i, m := range chosen {
 		start(func() {
 			f, err := h.run(ctx, m)
-			findings[i] = f
 			if err != nil {
-				wrong[i] = fmt.Errorf("%s: %w", &m, err)
+				wrong[i] = fmt.Errorf("%s: %w", m.guard, err)
 				return
 			}
-			tell.Lock()
-			defer tell.Unlock()
-			fmt.Println(f.line())
-			if o.verbose && f.out != "" {
+			findings[i] = f
+			fmt.Println(f.row())
+			if o.verbose {
 				fmt.Println(head(f.out))
 			}
 		})
@@ -102,91 +94,22 @@ func run(ctx context.Context, o options) error {
 	if err := errors.Join(wrong...); err != nil {
 		return err
 	}
-	survivors := 0
-	fmt.Print("\n", tableHead)
+	return tell(findings)
+}
+
+// tell prints the table of docs/verification.md. Survivors are an error.
+func tell(findings []finding) error {
+	fmt.Print("\n| mutant | seeds needed | invariants and rules broken |\n|---|---|---|\n")
+	var survivors []string
 	for i := range findings {
-		fmt.Println(findings[i].row())
-		if findings[i].survived() {
-			survivors++
+		f := &findings[i]
+		fmt.Println(f.row())
+		if f.survived() {
+			survivors = append(survivors, string(f.guard))
 		}
 	}
-	if survivors > 0 {
-		return fmt.Errorf("%d of %d mutants survived", survivors, len(findings))
+	if len(survivors) > 0 {
+		return fmt.Errorf("%d of %d mutants survived: %s", len(survivors), len(findings), strings.Join(survivors, ", "))
 	}
 	return nil
 }
-
-// buildFor builds what some mutations take.
-func (p *programs) buildFor(ctx context.Context, mutations []mutation) error {
-	if err := p.build(ctx, simulation); err != nil {
-		return err
-	}
-	for i := range mutations {
-		if mutations[i].test == "" {
-			continue
-		}
-		if err := p.build(ctx, mutations[i].pkg); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// choose answers the mutations that are named.
-func choose(only string) ([]mutation, error) {
-	if only == "" {
-		return mutations(), nil
-	}
-	var chosen []mutation
-	for name := range strings.SplitSeq(only, ",") {
-		i := slices.IndexFunc(mutations(), func(m mutation) bool { return strings.ReplaceAll(m.String(), " ", "") == name })
-		if i < 0 {
-			return nil, fmt.Errorf("there is no mutant %q; the guards are %v", name, mutant.Guards())
-		}
-		chosen = append(chosen, mutations()[i])
-	}
-	return chosen, nil
-}
-
-// tableHead begins the table of docs/verification.md.
-const tableHead = "| mutant | caught by | invariants and rules broken |\n|---|---|---|\n"
-
-// row is a finding's row in the table.
-func (f *finding) row() string {
-	name := ""
-	for i, g := range f.off {
-		if i > 0 {
-			name += " with "
-		}
-		name += "`" + string(g) + "`"
-	}
-	by := "**nothing**"
-	switch {
-	case f.tested:
-		by = "`" + f.test + "` of `" + strings.TrimPrefix(f.pkg, "./") + "`"
-	case f.caught == 0:
-	case f.seeds > f.first: // all were run
-		by = fmt.Sprintf("seed %d; %d of %d", f.first, f.caught, f.seeds)
-	default:
-		by = fmt.Sprintf("seed %d", f.first)
-	}
-	return fmt.Sprintf("| %s | %s | %s |", name, by, strings.Join(f.sorted(), ", "))
-}
-
-// sorted are the broken rules by invariant.
-func (f *finding) sorted() []string {
-	b := slices.Clone(f.broken)
-	slices.SortFunc(b, func(x, y string) int {
-		var i, j int
-		_, _ = fmt.Sscan(x, &i)
-		_, _ = fmt.Sscan(y, &j)
-		if i != j {
-			return i - j
-		}
-		return strings.Compare(x, y)
-	})
-	return b
-}
-
-// line is what is told of a finding meanwhile.
-func (f *finding) line() string { return strings.Trim(strings.ReplaceAll(f.row(), "`", ""), "| ") }

@@ -3,92 +3,120 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/leaderd/leaderd/internal/mutant"
 )
 
-// A mutation is the product without some of its guards.
+// A mutation is the product without one of its guards.
 type mutation struct {
-	off []mutant.Guard
-	// pkg and test name the test that catches it, for one that the seeds do not.
-	pkg, test string
-	// breaks is what that test sees broken, as complaints has it.
-	breaks string
+	guard mutant.Guard
+	// pkg and test name the test that catches it where no seed does, and breaks
+	// is what that finds broken, as complaints has it.
+	pkg, test, breaks string
 }
 
-func (m *mutation) String() string {
-	s := ""
-	for i, g := range m.off {
-		if i > 0 {
-			s += " + "
+// scenarios are the tests for guards that random runs seldom or never need.
+var scenarios = map[mutant.Guard]mutation{
+	mutant.Closed:     {pkg: simulation, test: "TestClaimBehindTheClosing", breaks: "2 doubled"},
+	mutant.Conflicts:  {pkg: "./state/store", test: "TestBatchKeepsOrderOfConflicts", breaks: "4 overlap"},
+	mutant.ReadBack:   {pkg: simulation, test: "TestAnswerOfClaimIsLost", breaks: "6 lost"},
+	mutant.SlotTrust:  {pkg: simulation, test: "TestDistrustedClaimStartsNothing", breaks: "7 outlived"},
+	mutant.OwnerGone:  {pkg: simulation, test: "TestLeaderBehindTakesNoRun", breaks: "4 overlap"},
+	mutant.Checkpoint: {pkg: simulation, test: "TestLateCheckpoint", breaks: "5 backward"},
+	mutant.Hedge:      {pkg: simulation, test: "TestHedge", breaks: "9 late"},
+}
+
+// mutations are those that are named, separated by commas; all for none.
+func mutations(only string) ([]mutation, error) {
+	named := strings.FieldsFunc(only, func(r rune) bool { return r == ',' })
+	var all []mutation
+	for _, g := range mutant.Guards() {
+		if len(named) == 0 || slices.Contains(named, string(g)) {
+			m := scenarios[g]
+			m.guard = g
+			all = append(all, m)
 		}
-		s += string(g)
 	}
-	return s
+	if len(named) > 0 && len(all) != len(named) {
+		return nil, fmt.Errorf("%q are not all guards, each once; there are %v", only, mutant.Guards())
+	}
+	return all, nil
 }
 
 // finding is what became of a mutation.
 type finding struct {
 	mutation
 
-	seeds  int      // how many were tried
-	first  int      // the first that caught it, counted from 1; 0: none
-	caught int      // how many did
-	tested bool     // its own test caught it
-	broken []string // the rules, of all runs that failed
-	out    string   // what the first run said that failed
+	first  int      // the first seed that caught it, counted from 1; 0: none did
+	tried  int      // how many seeds were run
+	caught int      // how many of them failed
+	tested bool     // its test failed
+	broken []string // the rules, of all runs that failed, by invariant
+	out    string   // what the first of them said
 }
 
 func (f *finding) survived() bool { return f.caught == 0 && !f.tested }
 
-// hunt runs seeds without guards until one fails, or all of them, and then the
-// test that is named, unless a seed has failed.
+// row is a finding's row in the table.
+func (f *finding) row() string {
+	by := "**nothing**"
+	switch {
+	case f.tested:
+		by = "`" + f.test + "`"
+	case f.tried > f.first: // all were run
+		by = fmt.Sprintf("%d (%d of %d)", f.first, f.caught, f.tried)
+	case f.caught > 0:
+		by = fmt.Sprint(f.first)
+	}
+	return fmt.Sprintf("| `%s` | %s | %s |", f.guard, by, strings.Join(f.broken, ", "))
+}
+
+// hunt is how mutations are looked for.
 type hunt struct {
 	programs *programs
 	first    uint64
 	seeds    int
-	all      bool
+	all      bool // run all seeds, not only until one fails
 	length   time.Duration
 }
 
+// run runs seeds without a guard until one fails, and if none does the test that
+// is named.
 func (h *hunt) run(ctx context.Context, m mutation) (finding, error) {
 	f := finding{mutation: m}
-	seen := map[string]bool{}
 	for i := range h.seeds {
 		seed := h.first + uint64(i)
-		out, ok, err := h.programs.seed(ctx, m.off, seed, h.length)
+		out, ok, err := h.programs.seed(ctx, m.guard, seed, h.length)
 		if err != nil {
 			return f, err
 		}
-		f.seeds++
+		f.tried++
 		if ok {
 			continue
 		}
 		broken, err := complaints(out)
-		if err != nil {
+		switch {
+		case err != nil:
 			return f, fmt.Errorf("seed %d: %w", seed, err)
+		case len(broken) == 0:
+			return f, fmt.Errorf("seed %d failed, and broke no invariant:\n%s", seed, head(out))
 		}
-		if len(broken) == 0 {
-			return f, fmt.Errorf("seed %d without %s failed, and broke no invariant:\n%s", seed, &m, head(out))
-		}
-		for _, b := range broken {
-			if !seen[b] {
-				seen[b] = true
-				f.broken = append(f.broken, b)
-			}
-		}
+		f.broken = append(f.broken, broken...)
 		if f.caught++; f.caught == 1 {
 			f.first, f.out = i+1, out
 		}
 		if !h.all {
-			return f, nil
+			break
 		}
 	}
+	f.broken = inOrder(f.broken)
 	if f.caught > 0 || m.test == "" {
 		return f, nil
 	}
-	out, ok, err := h.programs.test(ctx, m.pkg, m.test, m.off)
+	out, ok, err := h.programs.test(ctx, m.pkg, m.test, m.guard)
 	if err == nil && !ok {
 		f.tested, f.out, f.broken = true, out, []string{m.breaks}
 	}
@@ -96,21 +124,21 @@ func (h *hunt) run(ctx context.Context, m mutation) (finding, error) {
 }
 
 // clean runs all the same with all guards in place, which must fail nowhere.
-func (h *hunt) clean(ctx context.Context, mutations []mutation) error {
+func (h *hunt) clean(ctx context.Context, all []mutation) error {
 	for i := range h.seeds {
 		seed := h.first + uint64(i)
-		if out, ok, err := h.programs.seed(ctx, nil, seed, h.length); err != nil {
+		if out, ok, err := h.programs.seed(ctx, "", seed, h.length); err != nil {
 			return err
 		} else if !ok {
 			return fmt.Errorf("seed %d fails with all guards in place:\n%s", seed, head(out))
 		}
 	}
-	for i := range mutations {
-		m := &mutations[i]
+	for i := range all {
+		m := &all[i]
 		if m.test == "" {
 			continue
 		}
-		if out, ok, err := h.programs.test(ctx, m.pkg, m.test, nil); err != nil {
+		if out, ok, err := h.programs.test(ctx, m.pkg, m.test, ""); err != nil {
 			return err
 		} else if !ok {
 			return fmt.Errorf("%s of %s fails with all guards in place:\n%s", m.test, m.pkg, head(out))

@@ -27,18 +27,19 @@ const (
 
 // programs are the test programs of packages, by package, built into dir.
 type programs struct {
+	root    string // of the repository
 	dir     string
 	overlay string // of the simulation; empty: it is built as it is, and does not repeat
 	built   map[string]string
 }
 
 // newPrograms answers programs that repeat exactly, or not.
-func newPrograms(ctx context.Context, dir string, repeat bool) (*programs, error) {
+func newPrograms(ctx context.Context, root, dir string, repeat bool) (*programs, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	p := &programs{dir: dir, built: map[string]string{}}
+	p := &programs{root: root, dir: dir, built: map[string]string{}}
 	if !repeat {
 		return p, nil
 	}
@@ -61,7 +62,10 @@ func (p *programs) build(ctx context.Context, pkg string) error {
 		args = append(args, "-overlay", p.overlay)
 	}
 	c := exec.CommandContext(ctx, "go", append(args, pkg)...)
-	c.Env = append(os.Environ(), exact.BuildEnvironment)
+	c.Dir = p.root
+	if p.overlay != "" {
+		c.Env = append(os.Environ(), exact.BuildEnvironment)
+	}
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
@@ -69,9 +73,25 @@ func (p *programs) build(ctx context.Context, pkg string) error {
 	return nil
 }
 
-// seed runs one seed of the simulation without guards. ok is false where the run
+// buildFor builds what some mutations take.
+func (p *programs) buildFor(ctx context.Context, all []mutation) error {
+	if err := p.build(ctx, simulation); err != nil {
+		return err
+	}
+	for i := range all {
+		if all[i].test == "" {
+			continue
+		}
+		if err := p.build(ctx, all[i].pkg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seed runs one seed of the simulation without a guard; empty: with all of them. ok is false where the run
 // failed, and out is what it said.
-func (p *programs) seed(ctx context.Context, off []mutant.Guard, seed uint64, length time.Duration) (out string, ok bool, err error) {
+func (p *programs) seed(ctx context.Context, off mutant.Guard, seed uint64, length time.Duration) (out string, ok bool, err error) {
 	args := []string{
 		"-test.run", "^TestRandom$", "-test.v", "-test.timeout", "0", "-fresh", "0",
 		"-seed", fmt.Sprint(seed), "-seeds", "1", "-hours", fmt.Sprint(length.Hours()),
@@ -79,24 +99,20 @@ func (p *programs) seed(ctx context.Context, off []mutant.Guard, seed uint64, le
 	return p.run(ctx, simulation, off, seed, args)
 }
 
-// test runs one test of a package without guards, as seed does.
-func (p *programs) test(ctx context.Context, pkg, name string, off []mutant.Guard) (out string, ok bool, err error) {
+// test runs one test of a package without a guard, as seed does.
+func (p *programs) test(ctx context.Context, pkg, name string, off mutant.Guard) (out string, ok bool, err error) {
 	return p.run(ctx, pkg, off, 1, []string{"-test.run", "^" + name + "$", "-test.v", "-test.timeout", "0"})
 }
 
 // run runs a test program in its package's directory. An error means that it
 // could not be run.
-func (p *programs) run(ctx context.Context, pkg string, off []mutant.Guard, seed uint64, args []string) (out string, ok bool, err error) {
+func (p *programs) run(ctx context.Context, pkg string, off mutant.Guard, seed uint64, args []string) (out string, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	shell := fmt.Sprintf(`ulimit -v %d && exec nice -n 10 "$0" "$@"`, memory)
 	c := exec.CommandContext(ctx, "sh", append([]string{"-c", shell, p.built[pkg]}, args...)...)
-	c.Dir = pkg
-	names := make([]string, len(off))
-	for i, g := range off {
-		names[i] = string(g)
-	}
-	c.Env = append(os.Environ(), mutant.Env+"="+strings.Join(names, ","))
+	c.Dir = filepath.Join(p.root, pkg)
+	c.Env = append(os.Environ(), mutant.Env+"="+string(off))
 	if pkg == simulation && p.overlay != "" {
 		c.Env = append(append(c.Env, exact.Environment()...), fmt.Sprintf("%s=%d", exact.SeedVariable, seed))
 	}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leaderd/leaderd/internal/mutant"
+)
+
+const root = "../.."
+
+// TestMutants is a small part of `make mutants`: some guards that seeds miss soon,
+// and two that take a scenario. The seeds do not repeat exactly here.
+func TestMutants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds the simulation")
+	}
+	all, err := mutations("history,first-verdict,self-fence,at-most-once,slot-trust,checkpoint")
+	require.NoError(t, err)
+	p, err := newPrograms(t.Context(), root, t.TempDir(), false)
+	require.NoError(t, err)
+	require.NoError(t, p.buildFor(t.Context(), all))
+	h := &hunt{programs: p, first: 1, seeds: 1, length: 10 * time.Minute}
+	require.NoError(t, h.clean(t.Context(), all))
+	for _, m := range all {
+		t.Run(string(m.guard), func(t *testing.T) {
+			h := *h
+			h.seeds = 10
+			if m.test != "" {
+				h.seeds = 0 // seeds do not find it
+			}
+			f, err := h.run(t.Context(), m)
+			require.NoError(t, err)
+			require.False(t, f.survived(), "nothing fails without the guard")
+			require.NotEmpty(t, f.broken)
+			t.Logf("caught by seed %d: %s", f.first, strings.Join(f.broken, ", "))
+		})
+	}
+}
+
+// Every guard is in the table of docs/verification.md, with what it breaks, and
+// every rule is one of the checker's.
+func TestDocs(t *testing.T) {
+	text, err := os.ReadFile(root + "/docs/verification.md")
+	require.NoError(t, err)
+	_, part, ok := strings.Cut(string(text), "\n## Mutants\n")
+	require.True(t, ok)
+	part, _, _ = strings.Cut(part, "\n## ")
+	rows := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|.*\\| (\\d+ .*) \\|$").FindAllStringSubmatch(part, -1) {
+		rows[row[1]] = row[2]
+	}
+	require.Len(t, rows, len(mutant.Guards()))
+	for _, g := range mutant.Guards() {
+		require.Contains(t, rows, string(g))
+	}
+	for _, r := range rules {
+		require.Contains(t, string(text), "*"+r.name+"*", "the checker has no such rule")
+	}
+	for guard, broken := range rows {
+		for name := range strings.SplitSeq(broken, ", ") {
+			require.Equal(t, []string{name}, inOrder([]string{name}), "the row of %s names a rule that there is not", guard)
+		}
+	}
+	for g, m := range scenarios {
+		require.Equal(t, []string{m.breaks}, inOrder([]string{m.breaks}), g)
+	}
+}
+
+func TestComplaints(t *testing.T) {
+	out := `=== RUN   TestRandom/7
+    chaos_test.go:145: 
+        	Error Trace:	test/sim/check_test.go:110
+        	Error:      	invariants are broken
+        	Test:       	TestRandom/7
+        	Messages:   	ns/a: slot 00:00:18 has 2 verdicts: missed:outage, succeeded:
+        	            	rev 16: claim of ns/j4 20000101T000002Z attempt 1 by e4: run 20000101T000001Z is running
+        	            	rev 18: claim of ns/j4 20000101T000003Z attempt 1 by e4: run 20000101T000001Z is running
+        	            	… and 3 more
+    world_test.go:137: log of the cluster:
+        the attempt was claimed before
+--- FAIL: TestRandom (0.37s)
+`
+	broken, err := complaints(out)
+	require.NoError(t, err)
+	require.Equal(t, []string{"2 doubled", "4 overlap"}, broken)
+
+	_, err = complaints(strings.Replace(out, "has 2 verdicts", "has two verdicts", 1))
+	require.ErrorContains(t, err, "no rule knows", "a sentence that was changed is not overlooked")
+
+	broken, err = complaints("=== RUN   TestRandom\npanic: deadlock\n\ngoroutine 1 [running]:\n")
+	require.NoError(t, err)
+	require.Equal(t, []string{"8 harm"}, broken)
+
+	broken, err = complaints("    x_test.go:1: \n	Error:      	Should be true\n	Test:       	TestX\n")
+	require.NoError(t, err)
+	require.Empty(t, broken, "a test that fails otherwise breaks no invariant")
+}
+
+func TestMutations(t *testing.T) {
+	all, err := mutations("")
+	require.NoError(t, err)
+	require.Len(t, all, len(mutant.Guards()))
+	_, err = mutations("history,histori")
+	require.ErrorContains(t, err, "not all guards")
+}

@@ -198,7 +198,11 @@ func (c plainCron) String() string {
 func (c plainCron) GoString() string { return c.String() }
 
 func (c plainCron) matches(l time.Time) bool {
-	if !c.hour.values[l.Hour()] || !c.minute.values[l.Minute()] || !c.second.values[l.Second()] || !c.month.values[int(l.Month())] {
+	return c.hour.values[l.Hour()] && c.minute.values[l.Minute()] && c.second.values[l.Second()] && c.matchesDate(l)
+}
+
+func (c plainCron) matchesDate(l time.Time) bool {
+	if !c.month.values[int(l.Month())] {
 		return false
 	}
 	dom, dow := c.dom.has(l.Day(), l), c.dow.has(int(l.Weekday()), l)

@@ -149,23 +149,12 @@ func (x *expression) realTime() bool {
 // fires returns an error if there is no date that the expression matches, or none
 // if H chooses certain months: whether a text is refused depends on nobody's name.
 func (x *expression) fires(set fieldSet) error {
-	hashed := slices.ContainsFunc(x.elements[atMonth], func(e element) bool { return e.hashed })
-	// Dates repeat after 400 years, so a search from any year ends if there is one.
-	if !hashed && set.next(0) != far {
-		return nil
-	}
-	var months uint16 // in which the day fields match
-	for m := 1; m <= 12; m++ {
-		set.month = 1 << m
-		if set.next(0) != far {
-			months |= 1 << m
-		}
-	}
+	months := set.months()
 	if slices.ContainsFunc(x.elements[atMonth], func(e element) bool { return e.canFire(months) }) {
 		return nil
 	}
 	dom, month, dow := x.texts[atDom], x.texts[atMonth], x.texts[atDow]
-	if hashed && months != 0 {
+	if months != 0 && slices.ContainsFunc(x.elements[atMonth], func(e element) bool { return e.hashed }) {
 		var good []string
 		for m := 1; m <= 12; m++ {
 			if months>>m&1 != 0 {
@@ -186,5 +175,9 @@ func (x *expression) fires(set fieldSet) error {
 	case isStar(dow) && !strings.Contains(dow, "/"):
 		return fault(domField.name, dom, fmt.Sprintf("never fires: month %s has no such day", clip(month)), "L is the last day of a month")
 	}
-	return fault(domField.name, dom, fmt.Sprintf("never fires: in month %s no such day is a day of week %s as well", clip(month), clip(dow)), "")
+	in := ""
+	if !isStar(month) {
+		in = "in month " + clip(month) + " "
+	}
+	return fault(domField.name, dom, fmt.Sprintf("never fires: %sno such day is a day of week %s as well", in, clip(dow)), "")
 }

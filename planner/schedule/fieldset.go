@@ -19,7 +19,11 @@ type fieldSet struct {
 // days returns the matching days of a month, day n as bit n. The month itself is
 // not checked.
 func (f *fieldSet) days(first int64, length int) uint32 {
-	w := weekday(first)
+	return f.daysOf(weekday(first), length)
+}
+
+// daysOf is days of a month that begins on a weekday.
+func (f *fieldSet) daysOf(w, length int) uint32 {
 	week := (uint64(f.dow)>>w | uint64(f.dow)<<(7-w)) & 0x7f // bit 0: weekday of day 1
 	byWeek := uint32(week * (1 | 1<<7 | 1<<14 | 1<<21 | 1<<28) << 1)
 	byMonth := f.dom
@@ -32,6 +36,24 @@ func (f *fieldSet) days(first int64, length int) uint32 {
 		mask = byMonth & byWeek
 	}
 	return mask & (1<<(length+1) - 2)
+}
+
+// months returns the months, month n as bit n, that have a matching day in some
+// year. Within 400 years a month, also February of a leap year, begins on every
+// weekday.
+func (f *fieldSet) months() uint16 {
+	var found uint16
+	for month := 1; month <= 12; month++ {
+		longest := monthLength(2000, month)
+		for length := monthLength(2001, month); length <= longest; length++ {
+			for w := range 7 {
+				if f.daysOf(w, length) != 0 {
+					found |= 1 << month
+				}
+			}
+		}
+	}
+	return found
 }
 
 // next returns the first match >= t, or far if there is none up to lastYear.

@@ -137,6 +137,8 @@ var benchmarkSpecs = []struct{ name, spec, zone string }{
 	{"yearly", "0 0 0 1 1 *", "Europe/London"},
 	{"leapday", "0 0 9 29 2 *", "America/New_York"},
 	{"utc", "0 30 2 * * *", "UTC"},
+	{"chatham", "0 0 * * * *", "Pacific/Chatham"},
+	{"casablanca", "0 0 12 * * *", "Africa/Casablanca"},
 }
 
 func BenchmarkNext(b *testing.B) {
@@ -167,6 +169,37 @@ func BenchmarkNext(b *testing.B) {
 				if at = s.Next(at); at.Year() > 2090 {
 					at = start.In(loc)
 				}
+			}
+		})
+	}
+}
+
+// BenchmarkWorst is texts that never fire, and rare ones.
+func BenchmarkWorst(b *testing.B) {
+	for _, spec := range []string{"0 0 31 2 *", "0 0 */30 2 2#3", "0 0 31W,30W,LW 2,4 */6"} {
+		b.Run("parse/"+spec, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := Parse(spec, Options{Zone: "Europe/Berlin"}); err != nil {
+					require.ErrorContains(b, err, "never fires")
+				}
+			}
+		})
+	}
+	at := time.Date(2026, 11, 30, 0, 0, 0, 0, time.UTC)
+	for spec, missing := range map[string]Missing{
+		"0 0 29 2 SUN#5":   MissingShift,
+		"0 0 */28 2 */6":   MissingShift,
+		"30 2 * 3 SUNL":    MissingSkip, // always in the gap: never
+		"0 0 29 2 *":       MissingShift,
+		"* * * * * *":      MissingShift,
+		"0 0 L * MON#1,5L": MissingShift,
+	} {
+		s, err := Parse(spec, Options{Zone: "Europe/Berlin", Missing: missing})
+		require.NoError(b, err)
+		b.Run("next/"+spec, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				s.Next(at)
 			}
 		})
 	}

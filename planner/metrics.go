@@ -17,6 +17,7 @@ type metrics struct {
 	decided      *prometheus.CounterVec
 	unreadable   *prometheus.CounterVec
 	badGates     prometheus.Gauge
+	skew         prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -65,6 +66,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		badGates: f.NewGauge(prometheus.GaugeOpts{
 			Name: "leaderd_planner_unreadable_gates",
 			Help: "Jobs that stand still because the record at their gate cannot be read.",
+		}),
+		skew: f.NewGauge(prometheus.GaugeOpts{
+			Name: "leaderd_planner_clock_skew_seconds",
+			Help: "How far the clocks of executors that attend this leader are from its own at most, either way.",
 		}),
 	}
 }

@@ -101,6 +101,8 @@ func serve(ctx context.Context, t *term, s *session, stream workerv1.LeaderServi
 	group, ctx := errgroup.WithContext(ctx)
 	heard := make(chan struct{}, 1)
 	group.Go(func() error { // receives; ends with the stream, when this handler returns
+		var skew skew
+		var told time.Duration
 		for {
 			m, err := stream.Recv()
 			if errors.Is(err, io.EOF) {
@@ -112,6 +114,14 @@ func serve(ctx context.Context, t *term, s *session, stream workerv1.LeaderServi
 			select {
 			case heard <- struct{}{}:
 			default:
+			}
+			if p := m.GetPulse(); p.GetClock() != 0 {
+				now := t.now()
+				ahead, ok := skew.add(micros(p.GetClock()), now)
+				if ok && (ahead.Abs() > skewLimit || (ahead-told).Abs() > skewStep) {
+					told = ahead
+					t.post(ctx, func() { t.setSkew(s, ahead, now) })
+				}
 			}
 			if r := m.GetReport(); r != nil && !t.post(ctx, func() { t.report(s, r, t.now()) }) {
 				return errTermOver

@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"time"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -36,6 +38,11 @@ type session struct {
 	// forgotten are references that were taken back, the oldest first. Runs of
 	// theirs go on, and are reported.
 	forgotten []uint32
+
+	// ahead is how far the executor's clock is ahead of the leader's, skewTold when
+	// that was last logged.
+	ahead    time.Duration
+	skewTold time.Time
 
 	unsent  []*workerv1.Entry
 	specs   map[uint32]*workerv1.Spec // that unsent entries need and the executor lacks
@@ -246,6 +253,7 @@ func (t *term) end(s *session, why error) {
 		return
 	}
 	delete(t.sessions, s.owner.Node)
+	t.setSkew(s, 0, t.now())
 	t.metrics.sessions.Set(float64(len(t.sessions)))
 	if t.ctx.Err() != nil {
 		return // nothing is planned any more, and the end of the term waits for this

@@ -68,6 +68,7 @@ func (t *term) takeOver(jobs []*Job, gone []state.JobVersion, mark state.Waterma
 		seen = from
 	} else {
 		t.spoken = mark.Jobs
+		t.compareClocks(mark.Written, now)
 	}
 	t.floor = from
 	before := spoken{from, mark.Jobs}

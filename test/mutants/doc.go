@@ -1,6 +1,6 @@
 // Mutants proves that the checker bites. It builds the simulation with the tag
 // "mutants", turns off one guard of package mutant at a time, and expects each to
-// be caught within a bounded number of seeds, or by the directed test that is named
+// be caught within a bounded number of seeds, or by the scenario that is named
 // for it. What nothing catches is either a hole in the tests or a guard too many.
 // With all guards in place the same seeds and tests must be clean.
 //

@@ -35,7 +35,7 @@ func main() {
 	flag.BoolVar(&o.repeat, "exact", true, "make runs that repeat exactly, which takes a build of the standard library")
 	flag.BoolVar(&o.verbose, "v", false, "show what caught a mutant")
 	flag.IntVar(&o.processes, "processes", 2, "how many mutants run at a time")
-	flag.StringVar(&o.dir, "dir", filepath.Join(".cache", "mutants"), "where the programs are built")
+	flag.StringVar(&o.dir, "dir", filepath.Join(".cache", "mutants"), "where the simulation is built")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -50,14 +50,11 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	p, err := newPrograms(ctx, ".", o.dir, o.repeat)
+	p, err := build(ctx, ".", o.dir, o.repeat)
 	if err != nil {
 		return err
 	}
-	if err := p.buildFor(ctx, chosen); err != nil {
-		return err
-	}
-	h := &hunt{programs: p, first: o.first, seeds: o.seeds, all: o.all, length: time.Duration(o.minutes * float64(time.Minute))}
+	h := &hunt{program: p, first: o.first, seeds: o.seeds, all: o.all, length: time.Duration(o.minutes * float64(time.Minute))}
 	fmt.Printf("%d mutants, up to %d seeds each from %d, of %g virtual minutes\n", len(chosen), o.seeds, o.first, o.minutes)
 
 	findings := make([]finding, len(chosen))

@@ -13,20 +13,20 @@ import (
 // A mutation is the product without one of its guards.
 type mutation struct {
 	guard mutant.Guard
-	// pkg and test name the test that catches it where no seed does, and breaks
-	// is what that finds broken, as complaints has it.
-	pkg, test, breaks string
+	// test names the scenario that catches it where no seed does. breaks is the rule
+	// that this breaks where the scenario itself finds that out, not the check.
+	test, breaks string
 }
 
 // scenarios are the tests for guards that random runs seldom or never need.
 var scenarios = map[mutant.Guard]mutation{
-	mutant.Closed:     {pkg: simulation, test: "TestClaimBehindTheClosing", breaks: "2 doubled"},
-	mutant.Conflicts:  {pkg: "./state/store", test: "TestBatchKeepsOrderOfConflicts", breaks: "4 overlap"},
-	mutant.ReadBack:   {pkg: simulation, test: "TestAnswerOfClaimIsLost", breaks: "6 lost"},
-	mutant.SlotTrust:  {pkg: simulation, test: "TestDistrustedClaimStartsNothing", breaks: "7 outlived"},
-	mutant.OwnerGone:  {pkg: simulation, test: "TestLeaderBehindTakesNoRun", breaks: "4 overlap"},
-	mutant.Checkpoint: {pkg: simulation, test: "TestLateCheckpoint", breaks: "5 backward"},
-	mutant.Hedge:      {pkg: simulation, test: "TestHedge", breaks: "9 late"},
+	mutant.Closed:     {test: "TestClaimBehindTheClosing"},
+	mutant.Conflicts:  {test: "TestClaimsThatMeet"},
+	mutant.ReadBack:   {test: "TestAnswerOfClaimIsLost", breaks: "6 lost"},
+	mutant.SlotTrust:  {test: "TestDistrustedClaimStartsNothing"},
+	mutant.OwnerGone:  {test: "TestLeaderBehindTakesNoRun"},
+	mutant.Checkpoint: {test: "TestLateCheckpoint", breaks: "5 backward"},
+	mutant.Hedge:      {test: "TestHedge", breaks: "9 late"},
 }
 
 // mutations are those that are named, separated by commas; all for none.
@@ -76,11 +76,11 @@ func (f *finding) row() string {
 
 // hunt is how mutations are looked for.
 type hunt struct {
-	programs *programs
-	first    uint64
-	seeds    int
-	all      bool // run all seeds, not only until one fails
-	length   time.Duration
+	program *program
+	first   uint64
+	seeds   int
+	all     bool // run all seeds, not only until one fails
+	length  time.Duration
 }
 
 // run runs seeds without a guard until one fails, and if none does the test that
@@ -89,7 +89,7 @@ func (h *hunt) run(ctx context.Context, m mutation) (finding, error) {
 	f := finding{mutation: m}
 	for i := range h.seeds {
 		seed := h.first + uint64(i)
-		out, ok, err := h.programs.seed(ctx, m.guard, seed, h.length)
+		out, ok, err := h.program.seed(ctx, m.guard, seed, h.length)
 		if err != nil {
 			return f, err
 		}
@@ -116,9 +116,16 @@ func (h *hunt) run(ctx context.Context, m mutation) (finding, error) {
 	if f.caught > 0 || m.test == "" {
 		return f, nil
 	}
-	out, ok, err := h.programs.test(ctx, m.pkg, m.test, m.guard)
-	if err == nil && !ok {
-		f.tested, f.out, f.broken = true, out, []string{m.breaks}
+	out, ok, err := h.program.test(ctx, m.test, m.guard)
+	if err != nil || ok {
+		return f, err
+	}
+	f.tested, f.out = true, out
+	if f.broken, err = complaints(out); err == nil && len(f.broken) == 0 {
+		if m.breaks == "" {
+			return f, fmt.Errorf("%s failed, and broke no invariant:\n%s", m.test, head(out))
+		}
+		f.broken = []string{m.breaks}
 	}
 	return f, err
 }
@@ -127,7 +134,7 @@ func (h *hunt) run(ctx context.Context, m mutation) (finding, error) {
 func (h *hunt) clean(ctx context.Context, all []mutation) error {
 	for i := range h.seeds {
 		seed := h.first + uint64(i)
-		if out, ok, err := h.programs.seed(ctx, "", seed, h.length); err != nil {
+		if out, ok, err := h.program.seed(ctx, "", seed, h.length); err != nil {
 			return err
 		} else if !ok {
 			return fmt.Errorf("seed %d fails with all guards in place:\n%s", seed, head(out))
@@ -138,10 +145,10 @@ func (h *hunt) clean(ctx context.Context, all []mutation) error {
 		if m.test == "" {
 			continue
 		}
-		if out, ok, err := h.programs.test(ctx, m.pkg, m.test, ""); err != nil {
+		if out, ok, err := h.program.test(ctx, m.test, ""); err != nil {
 			return err
 		} else if !ok {
-			return fmt.Errorf("%s of %s fails with all guards in place:\n%s", m.test, m.pkg, head(out))
+			return fmt.Errorf("%s fails with all guards in place:\n%s", m.test, head(out))
 		}
 	}
 	return nil

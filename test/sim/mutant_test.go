@@ -244,3 +244,30 @@ func TestAnswerOfClaimIsLost(t *testing.T) {
 		w.verify(true)
 	})
 }
+
+// TestClaimsThatMeet has two runs of a job claimed at once, of which one may overlap
+// others and the other may not.
+func TestClaimsThatMeet(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("a").with(func(s *state.JobSpec) { s.Overlap = state.OverlapSkip })
+		filler := newJob("b")
+		for _, job := range []*job{j, filler} {
+			w.history.does(job, time.Minute, state.StateSucceeded)
+			w.put(job)
+		}
+		w.control("c1")
+		x := w.worker("e1", place{})
+		w.awaitLeader(0)
+		w.pass(time.Second)
+		// While the first claim is under way the others gather.
+		x.link.watchTxn(func(*kv.Txn) faulty.Fault { return faulty.Fault{Delay: 300 * time.Millisecond} })
+		w.trigger(filler, 1, false)
+		w.pass(50 * time.Millisecond)
+		beside, alone := w.trigger(j, 2, true), w.trigger(j, 3, false)
+		w.pass(5 * time.Second)
+		w.verify(false)
+		require.ElementsMatch(t, []string{"running", "skipped:overlap"}, []string{w.verdict(j, beside), w.verdict(j, alone)})
+		w.pass(2 * time.Minute)
+		w.verify(true)
+	})
+}

@@ -232,6 +232,8 @@ type Registration struct {
 type Mark struct {
 	Instant        time.Time
 	Revision, Term int64
+	// Jobs is the revision up to which versions of jobs are in it; 0: not known.
+	Jobs int64
 }
 
 // Loss is a leader or an executor that died, was cut off or was stopped.

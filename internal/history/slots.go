@@ -11,7 +11,8 @@ const (
 	// verdict.
 	overdueAfter = time.Minute
 	// freshChange is how long before a slot its version must have been stored, for
-	// the watermark to wait for it: the leader's watch may be late.
+	// a watermark to wait for it that does not tell which jobs it speaks for: the
+	// leader's watch may be late.
 	freshChange = 10 * time.Second
 	// longestRange is the longest range of slots that is counted anew.
 	longestRange = 5 * 366 * 24 * time.Hour
@@ -28,8 +29,8 @@ func (j *job) due(from, to time.Time) []time.Time {
 		if begin := v.Effective.Add(-v.Slack); begin.After(first) {
 			first = begin
 		}
-		if v.next != nil {
-			if end := v.next.Effective.Add(v.next.Slack); end.Before(last) {
+		if v.end != nil {
+			if end := v.end.Effective.Add(v.end.Slack); end.Before(last) {
 				last = end
 			}
 		}
@@ -136,7 +137,7 @@ func (c *checker) window(j *job, r *Run) {
 	var least, most int64
 	if v := j.of(r.Generation); v != nil {
 		for _, t := range v.slots(r.Due, r.Until) {
-			if v.possible(t) || t.After(v.Effective) && !t.After(v.next.Effective.Add(c.stale())) {
+			if v.possible(t) || t.After(v.Effective) && !t.After(v.end.Effective.Add(c.stale())) {
 				most++
 			}
 		}
@@ -165,7 +166,7 @@ func (c *checker) slotRun(j *job, r *Run, slot time.Time) {
 		return
 	}
 	for _, v := range j.versions {
-		if v.next == nil || !v.live() || !slot.After(v.Effective) || slot.Sub(v.next.Effective) > c.stale() || !v.names(slot) {
+		if v.next == nil || !v.live() || !slot.After(v.Effective) || slot.Sub(v.end.Effective) > c.stale() || !v.names(slot) {
 			continue
 		}
 		if len(r.Attempts) == 0 || r.Attempts[0].Token < v.next.Revision {
@@ -209,16 +210,23 @@ func (c *checker) marks() {
 
 // passed checks a job's slots against the marks.
 func (c *checker) passed(j *job, marks []Mark) {
-	i := 0
+	passed := 0
 	for _, t := range j.due(c.f.From, marks[len(marks)-1].Instant) {
 		want, by := c.needed(j, t)
-		for i < len(marks) && marks[i].Instant.Before(t) {
-			i++
+		for passed < len(marks) && marks[passed].Instant.Before(t) {
+			passed++
 		}
-		if i == len(marks) {
+		if passed == len(marks) {
 			return
 		}
-		if want != required || by.Effective.Add(freshChange).After(t) {
+		if want != required {
+			continue
+		}
+		i := passed
+		for i < len(marks) && marks[i].Jobs != 0 && marks[i].Jobs < by.Revision {
+			i++
+		}
+		if i == len(marks) || marks[i].Jobs == 0 && by.Effective.Add(freshChange).After(t) {
 			continue
 		}
 		if at, ok := j.decidedAt(t); ok && at > marks[i].Revision {

@@ -9,8 +9,10 @@ import (
 type version struct {
 	*Version
 	schedules []*Schedule
-	// next is the one after it, nil for the newest.
-	next *version
+	// next is the one after it, nil for the newest; end is that of the newer ones
+	// that took effect first, by which it ended. That may be another one, where the
+	// clocks of those who made them differed.
+	next, end *version
 }
 
 // compile reads the schedules of a job's versions.
@@ -33,6 +35,11 @@ func (c *checker) compile(j *job, versions []Version) {
 	slices.SortStableFunc(j.versions, func(a, b *version) int { return int(a.Revision - b.Revision) })
 	for i, v := range j.versions[:max(len(j.versions)-1, 0)] {
 		v.next = j.versions[i+1]
+	}
+	for _, v := range slices.Backward(j.versions) {
+		if v.end = v.next; v.end != nil && v.next.end != nil && v.next.end.Effective.Before(v.next.Effective) {
+			v.end = v.next.end
+		}
 	}
 }
 
@@ -57,11 +64,11 @@ func (v *version) slots(from, to time.Time) []time.Time {
 // certain tells whether t lies in the version's window without doubt, possible
 // whether it may.
 func (v *version) certain(t time.Time) bool {
-	return t.After(v.Effective.Add(v.Slack)) && (v.next == nil || !t.After(v.next.Effective.Add(-v.next.Slack)))
+	return t.After(v.Effective.Add(v.Slack)) && (v.end == nil || !t.After(v.end.Effective.Add(-v.end.Slack)))
 }
 
 func (v *version) possible(t time.Time) bool {
-	return t.After(v.Effective.Add(-v.Slack)) && (v.next == nil || !t.After(v.next.Effective.Add(v.next.Slack)))
+	return t.After(v.Effective.Add(-v.Slack)) && (v.end == nil || !t.After(v.end.Effective.Add(v.end.Slack)))
 }
 
 // need is whether a slot must have a record.

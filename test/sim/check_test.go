@@ -93,6 +93,7 @@ func (w *world) check(settled bool) []string {
 		c.owners()
 	}
 	c.slots(cutoff)
+	c.judge(cutoff)
 	return c.wrong
 }
 

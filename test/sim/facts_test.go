@@ -1,0 +1,140 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	past "github.com/leaderd/leaderd/internal/history"
+	"github.com/leaderd/leaderd/state"
+)
+
+// judge holds what was seen against the invariants once more, by the checker that
+// the tests on real processes use. It shares no code with this one, and knows
+// schedules by an oracle of its own.
+func (c *checker) judge(until time.Time) {
+	f := &past.Facts{
+		To: until, OneClock: c.skewed == 0, KnowsOverrides: true, Stale: staleWatch + c.skewed,
+		Sources: past.WorkLog | past.WorkEnds | past.ClaimLog | past.VerdictLog | past.EndLog |
+			past.RegistrationLog | past.MarkLog,
+		Jobs: map[string][]past.Version{},
+	}
+	c.versionFacts(f)
+	c.runFacts(f)
+	c.logFacts(f)
+	r := past.Check(f)
+	for _, v := range r.Violations {
+		c.fail("%s", v)
+	}
+	for _, u := range r.Unchecked {
+		if u.Job != "" {
+			c.fail("%s: not checked: %s", u.Job, u.Why)
+		}
+	}
+}
+
+func (c *checker) versionFacts(f *past.Facts) {
+	for id, versions := range c.oracle.versions {
+		for _, v := range versions {
+			spec := v.Spec.WithDefaults()
+			x := past.Version{
+				Revision: v.revision, Generation: v.Generation, Effective: v.begins(), Anchor: v.Anchor,
+				Schedules: spec.Schedules, Zone: spec.TimeZone,
+				Paused: v.Paused, Deleted: v.deleted, Broken: v.broken,
+				AtMostOnce: spec.Guarantee == state.AtMostOnce, Exclusive: spec.Exclusive(), Deadline: spec.StartDeadline,
+			}
+			if v.broken {
+				x.Slack = time.Second + c.skewed // it ended the one before when the leader saw it
+			}
+			f.Jobs[id.String()] = append(f.Jobs[id.String()], x)
+			if f.From.IsZero() || x.Effective.Before(f.From) {
+				f.From = x.Effective
+			}
+		}
+	}
+}
+
+func (c *checker) runFacts(f *past.Facts) {
+	attempts := func(all []state.Attempt) []past.Attempt {
+		var out []past.Attempt
+		for _, a := range all {
+			out = append(out, past.Attempt{
+				Number: a.Number, Token: a.Token, Term: a.Term, Node: a.Node, State: a.State.String(), Started: a.Started, Ended: a.Ended,
+			})
+		}
+		return out
+	}
+	overrides := map[runKey]bool{}
+	for i := range c.claims {
+		cl := &c.claims[i]
+		k := runKey{cl.Job, cl.Run}
+		overrides[k] = overrides[k] || !cl.Exclusive
+	}
+	for k, r := range c.records {
+		f.Runs = append(f.Runs, past.Run{
+			Job: k.job.String(), ID: string(k.run), State: r.State.String(), Reason: r.Reason, Generation: r.Generation,
+			Due: r.Due, Until: r.Until, Count: r.Count, Attempts: attempts(r.Attempts), Override: overrides[k],
+			Decided: c.decided[k], Ended: r.Revision,
+		})
+	}
+	for k, l := range c.live {
+		f.Runs = append(f.Runs, past.Run{
+			Job: k.job.String(), ID: string(k.run), State: l.State.String(), Generation: l.Generation, Due: l.Due,
+			Attempts: attempts(l.Attempts), Override: overrides[k], Decided: c.decided[k],
+		})
+	}
+}
+
+func (c *checker) logFacts(f *past.Facts) {
+	for i := range c.claims {
+		cl := &c.claims[i]
+		f.Claims = append(f.Claims, past.Claim{
+			Job: cl.Job.String(), Run: string(cl.Run), Shard: cl.Shard, Attempt: cl.Attempt, Token: cl.Token,
+			Generation: cl.Generation, Owner: past.Owner{Node: cl.Owner.Node, Revision: cl.Owner.Revision},
+			Exclusive: cl.Exclusive, AtMostOnce: cl.AtMostOnce, At: cl.at,
+		})
+	}
+	standing := map[string]int{}
+	for i := range c.audit {
+		e := &c.audit[i]
+		switch kind, rest := e.part(); kind {
+		case "history":
+			v := past.Verdict{Revision: e.revision}
+			r, _ := e.record()
+			if !e.Deleted {
+				v.State = r.State.String()
+			}
+			v.Job, v.Run = r.Job.String(), string(r.Run)
+			f.Verdicts = append(f.Verdicts, v)
+		case "nodes":
+			if i, ok := standing[rest]; ok && (e.Deleted || e.KV.CreateRevision != f.Registrations[i].Revision) {
+				f.Registrations[i].EndRevision, f.Registrations[i].Ended = e.revision, e.at
+				delete(standing, rest)
+			}
+			if _, ok := standing[rest]; !ok && !e.Deleted {
+				o := past.Owner{Node: rest, Revision: e.KV.CreateRevision}
+				standing[rest] = len(f.Registrations)
+				f.Registrations = append(f.Registrations, past.Registration{
+					Owner: o, Forced: c.revoked[state.Owner{Node: o.Node, Revision: o.Revision}],
+				})
+			}
+		}
+	}
+	for i := range c.marks {
+		m := &c.marks[i]
+		f.Marks = append(f.Marks, past.Mark{Instant: m.instant, Revision: m.revision, Term: m.term, Jobs: m.jobs})
+	}
+	for i := range c.acks {
+		a := &c.acks[i]
+		f.Ends = append(f.Ends, past.End{
+			Job: a.Live.Job.String(), Run: string(a.Live.Run), Token: a.Live.Token, State: a.Attempt.State.String(), Retry: !a.Retry.IsZero(),
+		})
+	}
+	for i := range c.spans {
+		s := &c.spans[i]
+		f.Starts = append(f.Starts, past.Start{
+			Job: s.job.String(), Run: string(s.run), Shard: s.shard, Attempt: s.attempt, Token: s.token,
+			At: s.begun, Local: s.wall, Ended: s.ended,
+		})
+	}
+	slices.SortStableFunc(f.Starts, func(a, b past.Start) int { return a.At.Compare(b.At) })
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -10,8 +11,11 @@ import (
 // hung is what is said of a run that took longer than its limit.
 const hung = "the run came to no end"
 
-// A rule is one thing that the simulation's check can say. The names of rules are
-// those of docs/verification.md.
+// stated is what package history says of a violation.
+var stated = regexp.MustCompile(`^invariant (\d+) \((\w+)\): `)
+
+// A rule is one thing that the simulation's own check can say, which names no
+// rules. Theirs are those of docs/verification.md.
 type rule struct {
 	invariant int
 	name      string
@@ -62,6 +66,10 @@ func complaints(out string) ([]string, error) {
 			said = false
 		}
 		known := false
+		if m := stated.FindStringSubmatch(line); said && m != nil {
+			broken = append(broken, m[1]+" "+m[2])
+			known = true
+		}
 		for _, r := range rules {
 			if (said || r.invariant == 8) && r.says.MatchString(line) {
 				broken = append(broken, r.String())
@@ -75,13 +83,12 @@ func complaints(out string) ([]string, error) {
 	return inOrder(broken), nil
 }
 
-// inOrder has each rule once, in the order of rules.
+// inOrder has each rule once, by invariant.
 func inOrder(broken []string) []string {
-	var all []string
-	for _, r := range rules {
-		if name := r.String(); slices.Contains(broken, name) {
-			all = append(all, name)
-		}
-	}
-	return all
+	all := slices.Clone(broken)
+	slices.SortFunc(all, func(a, b string) int {
+		// Numbers of one digit come before those of two.
+		return cmp.Or(cmp.Compare(strings.Index(a, " "), strings.Index(b, " ")), strings.Compare(a, b))
+	})
+	return slices.Compact(all)
 }

@@ -244,7 +244,7 @@ func (c *checker) starts() {
 	for i := range c.claims {
 		c.byToken[tokenKey(c.claims[i].Job, c.claims[i].Run, c.claims[i].Token)] = &c.claims[i]
 	}
-	once, attempts := map[string]bool{}, map[string]int{}
+	started, attempts := map[string][]*claimed{}, map[string]int{}
 	for i := range c.spans {
 		s := &c.spans[i]
 		name := fmt.Sprintf("start of %s %s attempt %d on %s at %s", s.job, s.run, s.attempt, s.node, s.begun.UTC().Format("15:04:05.000"))
@@ -260,10 +260,13 @@ func (c *checker) starts() {
 			c.fail("%s: before its claim", name)
 		}
 		id := fmt.Sprint(s.job, s.run, s.shard)
-		if once[id] {
-			c.fail("%s: an attempt before it was at most once", name)
+		for _, other := range started[id] {
+			// An owner that lost its registration may start late, after the next attempt.
+			if other.Token < cl.Token && other.AtMostOnce || cl.Token < other.Token && cl.AtMostOnce {
+				c.fail("%s: it is at most once, and attempt %d started too", name, other.Attempt)
+			}
 		}
-		once[id] = cl.AtMostOnce
+		started[id] = append(started[id], cl)
 		if attempts[id+fmt.Sprint(s.attempt)]++; attempts[id+fmt.Sprint(s.attempt)] > 1 {
 			c.fail("%s: the attempt started before", name)
 		}

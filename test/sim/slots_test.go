@@ -28,7 +28,7 @@ func (c *checker) watermarks() {
 		case m.term < last.term:
 			c.fail("rev %d: the watermark of term %d was written in term %d", m.revision, m.term, last.term)
 		case m.jobs < last.jobs:
-			c.fail("rev %d: the watermark spoke for the jobs of rev %d, and then of rev %d", m.revision, last.jobs, m.jobs)
+			c.fail("rev %d: the watermark went back from the jobs of rev %d to those of rev %d", m.revision, last.jobs, m.jobs)
 		}
 		// How far it has ever been.
 		m.instant, m.term, m.jobs = later(last.instant, m.instant), max(last.term, m.term), max(last.jobs, m.jobs)

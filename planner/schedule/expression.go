@@ -41,7 +41,7 @@ func parseExpression(text string, hash hash) (*expression, error) {
 	case 7:
 		return nil, sevenFields(texts)
 	default:
-		return nil, fault("", "", fmt.Sprintf("%d fields, expected 5 (minute, hour, day of month, month, day of week), or 6 with leading seconds", len(texts)), "")
+		return nil, fault("", "", fmt.Sprintf("%s, expected 5 (minute, hour, day of month, month, day of week), or 6 with leading seconds", counted(len(texts))), "")
 	}
 	x := &expression{texts: [fieldCount]string(texts)}
 	for i, f := range fields {
@@ -56,6 +56,13 @@ func parseExpression(text string, hash hash) (*expression, error) {
 		}
 	}
 	return x, nil
+}
+
+func counted(n int) string {
+	if n == 1 {
+		return "1 field"
+	}
+	return fmt.Sprintf("%d fields", n)
 }
 
 // sevenFields is what is wrong with an expression that has a year.

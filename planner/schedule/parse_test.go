@@ -97,6 +97,7 @@ func TestRefused(t *testing.T) {
 		{"0 0 31 2,4,6,9,11 *", "day of month", "at most 30 days"},
 		{"0 0 31 FEB ?", "day of month", "never fires"},
 		{"0 0 * * *\n0 1 * * *", "", "9 fields"},
+		{"*/5", "", "1 field, expected 5"},
 		{"@reboot", "", "no meaning for a fleet"},
 		{"@Daily", "", "write @daily"},
 		{"@daily 5", "", "nothing may follow"},

@@ -1,6 +1,12 @@
 package planner
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leaderd/leaderd/state"
+)
 
 const (
 	// skewLimit is how far an executor's clock may be from the leader's before that
@@ -47,6 +53,18 @@ func (t *term) setSkew(s *session, ahead time.Duration, now time.Time) {
 	s.skewTold = now
 	t.cfg.Logger.Warn("executor's clock differs from the leader's: its starts are early or late by as much; set both by a time service",
 		"node", s.owner.Node, "ahead", ahead.Round(time.Millisecond))
+}
+
+// wrongClocks are the executors whose clocks differ by more than skewLimit.
+func (t *term) wrongClocks() []state.ClockSkew {
+	var wrong []state.ClockSkew
+	for name, s := range t.sessions {
+		if s.ahead.Abs() > skewLimit {
+			wrong = append(wrong, state.ClockSkew{Node: name, Ahead: s.ahead})
+		}
+	}
+	slices.SortFunc(wrong, func(a, b state.ClockSkew) int { return strings.Compare(a.Node, b.Node) })
+	return wrong
 }
 
 // compareClocks tells if the leader before wrote the watermark at an instant that

@@ -41,6 +41,7 @@ func TestSkewIsTold(t *testing.T) {
 	require.Empty(t, log.String())
 	tm.setSkew(s, -2*time.Second, now)
 	require.Contains(t, log.String(), "node=a ahead=-2s")
+	require.Equal(t, []state.ClockSkew{{Node: "a", Ahead: -2 * time.Second}}, tm.wrongClocks())
 	log.Reset()
 	tm.setSkew(s, -3*time.Second, now.Add(30*time.Second))
 	require.Empty(t, log.String(), "once a minute")

@@ -33,6 +33,7 @@ func (t *term) mark(now time.Time) {
 	}
 	t.marks <- state.Watermark{
 		Instant: instant, Written: now, Jobs: t.spoken, Lateness: lateness, Late: t.late(now), UnreadableGates: t.badGates(),
+		Clocks: t.wrongClocks(),
 	}
 	t.metrics.watermarkLag.Set(now.Sub(instant).Seconds())
 	t.watchClosed()

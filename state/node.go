@@ -64,6 +64,9 @@ type Watermark struct {
 	// UnreadableGates are jobs at whose gates the leader found a record that
 	// cannot be read: nothing of them starts. At most MaxUnreadableGates.
 	UnreadableGates []JobID
+	// Clocks are executors whose clocks differ from the leader's by more than a
+	// second, by name. At most MaxClocks.
+	Clocks []ClockSkew
 	// Jobs is the revision up to which changes of jobs are in it: slots up to
 	// Instant of versions that were stored later may be undecided, since a change
 	// takes effect at an instant of the clock of who made it. 0: not known.
@@ -74,6 +77,15 @@ type Watermark struct {
 
 // MaxUnreadableGates bounds what a Watermark names.
 const MaxUnreadableGates = 100
+
+// MaxClocks bounds what a Watermark names.
+const MaxClocks = 100
+
+// ClockSkew is an executor's clock that is Ahead of the leader's, or behind it.
+type ClockSkew struct {
+	Node  string
+	Ahead time.Duration
+}
 
 // Late is what has not started, though it is due.
 type Late struct {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -41,6 +42,7 @@ func (s *clusterService) GetClusterStatus(
 		res.Watermark = timeOf(mark.Instant)
 		res.WatermarkLag = durationpb.New(s.cfg.Wall().Sub(mark.Instant))
 	}
+	fresh := s.cfg.Wall().Sub(mark.Written) < latenessFresh
 	for _, n := range s.cfg.Nodes.Nodes() {
 		res.Nodes = append(res.Nodes, &leaderdv1.Node{
 			Name:      n.Name,
@@ -53,8 +55,10 @@ func (s *clusterService) GetClusterStatus(
 			StartTime: timeOf(n.Started),
 			Leader:    n.Name == res.GetLeader() && n.Control,
 		})
+		if i := slices.IndexFunc(mark.Clocks, func(c state.ClockSkew) bool { return c.Node == n.Name }); i >= 0 && fresh {
+			res.Nodes[len(res.Nodes)-1].ClockAhead = durationpb.New(mark.Clocks[i].Ahead)
+		}
 	}
-	fresh := s.cfg.Wall().Sub(mark.Written) < latenessFresh
 	if l := mark.Late; l.Runs > 0 && fresh {
 		res.Late = &leaderdv1.LateRuns{
 			Runs: l.Runs, WorstJob: jobName(l.Worst), WorstDueTime: timeOf(l.Since),

@@ -181,8 +181,11 @@ func TestClusterStatus(t *testing.T) {
 	require.NoError(t, s.store.PutWatermark(ctx, leader, state.Watermark{
 		Instant: time.Now(), Written: time.Now(),
 		Lateness: state.Lateness{Starts: 3, P50: time.Millisecond, P99: time.Second, Max: time.Minute},
+		Clocks:   []state.ClockSkew{{Node: res.GetNodes()[1].GetName(), Ahead: -2 * time.Second}},
 	}))
 	res = status()
+	require.Nil(t, res.GetNodes()[0].GetClockAhead())
+	require.Equal(t, -2*time.Second, res.GetNodes()[1].GetClockAhead().AsDuration())
 	require.EqualValues(t, 3, res.GetLateness().GetStarts())
 	require.Equal(t, time.Minute, res.GetLateness().GetMax().AsDuration())
 	require.Less(t, res.GetWatermarkLag().AsDuration(), time.Minute)

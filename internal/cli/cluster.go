@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -64,6 +65,11 @@ func printStatus(w io.Writer, s *leaderdv1.GetClusterStatusResponse) error {
 		t.row("late now:", fmt.Sprintf("%d runs, the worst %s, due %s (%s ago)",
 			l.GetRuns(), shortJob(l.GetWorstJob()), instant(l.GetWorstDueTime()), protoSpan(l.GetWorst())))
 	}
+	for _, n := range s.GetNodes() {
+		if n.GetClockAhead() != nil {
+			t.row("clock off:", fmt.Sprintf("%s, %s against the leader's", n.GetName(), ahead(n.GetClockAhead().AsDuration())))
+		}
+	}
 	t.row("answered by:", s.GetAnsweredBy())
 	if err := t.flush(); err != nil {
 		return err
@@ -81,6 +87,14 @@ func printStatus(w io.Writer, s *leaderdv1.GetClusterStatusResponse) error {
 			instant(n.GetStartTime()), labels(n.GetLabels()))
 	}
 	return nodes.flush()
+}
+
+// ahead tells how far a clock is ahead or behind.
+func ahead(d time.Duration) string {
+	if d < 0 {
+		return "-" + span(-d)
+	}
+	return "+" + span(d)
 }
 
 func roles(n *leaderdv1.Node) string {

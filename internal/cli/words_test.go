@@ -139,6 +139,15 @@ func TestClusterStatusShowsWhatIsLate(t *testing.T) {
 		"late now:       3 runs, the worst ops/z, due 2026-11-30T02:00:00Z (42s ago)\n")
 }
 
+func TestClusterStatusShowsClocksThatAreOff(t *testing.T) {
+	var out strings.Builder
+	require.NoError(t, printStatus(&out, &leaderdv1.GetClusterStatusResponse{Nodes: []*leaderdv1.Node{
+		{Name: "n1"}, {Name: "w1", ClockAhead: durationpb.New(-2310 * time.Millisecond)},
+	}}))
+	require.Regexp(t, `(?m)^clock off: +w1, -2\.31s against the leader's$`, out.String())
+	require.Equal(t, 1, strings.Count(out.String(), "clock off"))
+}
+
 func TestFilesTellEverythingAtOnce(t *testing.T) {
 	_, addr := startFake(t)
 	// The fake server refuses what has no target, and a time zone then.

@@ -50,6 +50,7 @@ func (s *Store) GetWatermark(ctx context.Context) (state.Watermark, error) {
 			Since: codec.Time(p.GetLate().GetDue()),
 		},
 		UnreadableGates: gatesFromProto(p.GetUnreadableGates()),
+		Clocks:          clocksFromProto(p.GetClocks()),
 	}, nil
 }
 
@@ -91,6 +92,22 @@ func gatesToProto(ids []state.JobID) []*statev1.UnreadableGate {
 	return to
 }
 
+func clocksFromProto(from []*statev1.ClockSkew) []state.ClockSkew {
+	var clocks []state.ClockSkew
+	for _, c := range from {
+		clocks = append(clocks, state.ClockSkew{Node: c.GetNode(), Ahead: time.Duration(c.GetAhead()) * time.Microsecond})
+	}
+	return clocks
+}
+
+func clocksToProto(clocks []state.ClockSkew) []*statev1.ClockSkew {
+	var to []*statev1.ClockSkew
+	for _, c := range clocks[:min(len(clocks), state.MaxClocks)] {
+		to = append(to, &statev1.ClockSkew{Node: c.Node, Ahead: c.Ahead.Microseconds()})
+	}
+	return to
+}
+
 // PutWatermark writes the watermark while the term stands. After a kv error the
 // outcome may be unknown; to write again is safe: what is carried out late, behind
 // a newer watermark, changes nothing. A term's calls follow one another.
@@ -106,6 +123,7 @@ func (s *Store) PutWatermark(ctx context.Context, term state.Term, w state.Water
 		Max:     w.Lateness.Max.Microseconds(),
 
 		UnreadableGates: gatesToProto(w.UnreadableGates),
+		Clocks:          clocksToProto(w.Clocks),
 	}
 	if w.Late.Runs > 0 {
 		p.Late = &statev1.Late{

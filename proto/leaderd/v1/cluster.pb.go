@@ -446,7 +446,10 @@ type Node struct {
 	// When the process registered first.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// Set for the leader.
-	Leader        bool `protobuf:"varint,9,opt,name=leader,proto3" json:"leader,omitempty"`
+	Leader bool `protobuf:"varint,9,opt,name=leader,proto3" json:"leader,omitempty"`
+	// How far its clock is ahead of the leader's, or behind if negative, as its
+	// executor's pulses tell; unset for a second or less, and where that is not known.
+	ClockAhead    *durationpb.Duration `protobuf:"bytes,10,opt,name=clock_ahead,json=clockAhead,proto3" json:"clock_ahead,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -544,6 +547,13 @@ func (x *Node) GetLeader() bool {
 	return false
 }
 
+func (x *Node) GetClockAhead() *durationpb.Duration {
+	if x != nil {
+		return x.ClockAhead
+	}
+	return nil
+}
+
 var File_leaderd_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_leaderd_v1_cluster_proto_rawDesc = "" +
@@ -573,7 +583,7 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"\x06starts\x18\x01 \x01(\x03R\x06starts\x12+\n" +
 	"\x03p50\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03p50\x12+\n" +
 	"\x03p99\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03p99\x12+\n" +
-	"\x03max\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03max\"\xe4\x02\n" +
+	"\x03max\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03max\"\xa0\x03\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acontrol\x18\x02 \x01(\bR\acontrol\x12\x1a\n" +
@@ -584,7 +594,10 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"\aversion\x18\a \x01(\tR\aversion\x129\n" +
 	"\n" +
 	"start_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x16\n" +
-	"\x06leader\x18\t \x01(\bR\x06leader\x1a9\n" +
+	"\x06leader\x18\t \x01(\bR\x06leader\x12:\n" +
+	"\vclock_ahead\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"clockAhead\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x89\x03\n" +
@@ -643,13 +656,14 @@ var file_leaderd_v1_cluster_proto_depIdxs = []int32{
 	8,  // 9: leaderd.v1.Lateness.max:type_name -> google.protobuf.Duration
 	6,  // 10: leaderd.v1.Node.labels:type_name -> leaderd.v1.Node.LabelsEntry
 	7,  // 11: leaderd.v1.Node.start_time:type_name -> google.protobuf.Timestamp
-	1,  // 12: leaderd.v1.ClusterService.GetClusterStatus:input_type -> leaderd.v1.GetClusterStatusRequest
-	2,  // 13: leaderd.v1.ClusterService.GetClusterStatus:output_type -> leaderd.v1.GetClusterStatusResponse
-	13, // [13:14] is the sub-list for method output_type
-	12, // [12:13] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	8,  // 12: leaderd.v1.Node.clock_ahead:type_name -> google.protobuf.Duration
+	1,  // 13: leaderd.v1.ClusterService.GetClusterStatus:input_type -> leaderd.v1.GetClusterStatusRequest
+	2,  // 14: leaderd.v1.ClusterService.GetClusterStatus:output_type -> leaderd.v1.GetClusterStatusResponse
+	14, // [14:15] is the sub-list for method output_type
+	13, // [13:14] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_cluster_proto_init() }

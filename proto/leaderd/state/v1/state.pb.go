@@ -931,7 +931,10 @@ type Watermark struct {
 	UnreadableGates []*UnreadableGate `protobuf:"bytes,9,rep,name=unreadable_gates,json=unreadableGates,proto3" json:"unreadable_gates,omitempty"`
 	// The revision up to which changes of jobs are in it. What was changed later may
 	// have made slots due behind instant. 0: not known.
-	Jobs          int64 `protobuf:"varint,10,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	Jobs int64 `protobuf:"varint,10,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	// Executors whose clocks differ from the leader's by more than a second; at most
+	// 100 of them.
+	Clocks        []*ClockSkew `protobuf:"bytes,11,rep,name=clocks,proto3" json:"clocks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1036,6 +1039,68 @@ func (x *Watermark) GetJobs() int64 {
 	return 0
 }
 
+func (x *Watermark) GetClocks() []*ClockSkew {
+	if x != nil {
+		return x.Clocks
+	}
+	return nil
+}
+
+// ClockSkew is an executor's clock that is wrong, or the leader's.
+type ClockSkew struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The executor's node.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// How far it is ahead of the leader's, in microseconds.
+	Ahead         int64 `protobuf:"varint,2,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClockSkew) Reset() {
+	*x = ClockSkew{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClockSkew) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClockSkew) ProtoMessage() {}
+
+func (x *ClockSkew) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
+func (*ClockSkew) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ClockSkew) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ClockSkew) GetAhead() int64 {
+	if x != nil {
+		return x.Ahead
+	}
+	return 0
+}
+
 // Late is what has not started yet, though it is due.
 type Late struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1053,7 +1118,7 @@ type Late struct {
 
 func (x *Late) Reset() {
 	*x = Late{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1065,7 +1130,7 @@ func (x *Late) String() string {
 func (*Late) ProtoMessage() {}
 
 func (x *Late) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1078,7 +1143,7 @@ func (x *Late) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Late.ProtoReflect.Descriptor instead.
 func (*Late) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{9}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Late) GetRuns() int64 {
@@ -1122,7 +1187,7 @@ type UnreadableGate struct {
 
 func (x *UnreadableGate) Reset() {
 	*x = UnreadableGate{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1199,7 @@ func (x *UnreadableGate) String() string {
 func (*UnreadableGate) ProtoMessage() {}
 
 func (x *UnreadableGate) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1212,7 @@ func (x *UnreadableGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreadableGate.ProtoReflect.Descriptor instead.
 func (*UnreadableGate) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{10}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *UnreadableGate) GetNamespace() string {
@@ -1180,7 +1245,7 @@ type Closed struct {
 
 func (x *Closed) Reset() {
 	*x = Closed{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1257,7 @@ func (x *Closed) String() string {
 func (*Closed) ProtoMessage() {}
 
 func (x *Closed) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1270,7 @@ func (x *Closed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Closed.ProtoReflect.Descriptor instead.
 func (*Closed) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Closed) GetInstant() int64 {
@@ -1324,7 +1389,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\astarted\x18\a \x01(\x03R\astarted\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xae\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe3\x02\n" +
 	"\tWatermark\x12\x18\n" +
 	"\ainstant\x18\x01 \x01(\x03R\ainstant\x12\x18\n" +
 	"\awritten\x18\x02 \x01(\x03R\awritten\x12\x12\n" +
@@ -1336,7 +1401,11 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x04late\x18\b \x01(\v2\x16.leaderd.state.v1.LateR\x04late\x12K\n" +
 	"\x10unreadable_gates\x18\t \x03(\v2 .leaderd.state.v1.UnreadableGateR\x0funreadableGates\x12\x12\n" +
 	"\x04jobs\x18\n" +
-	" \x01(\x03R\x04jobs\"\\\n" +
+	" \x01(\x03R\x04jobs\x123\n" +
+	"\x06clocks\x18\v \x03(\v2\x1b.leaderd.state.v1.ClockSkewR\x06clocks\"5\n" +
+	"\tClockSkew\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05ahead\x18\x02 \x01(\x03R\x05ahead\"\\\n" +
 	"\x04Late\x12\x12\n" +
 	"\x04runs\x18\x01 \x01(\x03R\x04runs\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x10\n" +
@@ -1362,7 +1431,7 @@ func file_leaderd_state_v1_state_proto_rawDescGZIP() []byte {
 	return file_leaderd_state_v1_state_proto_rawDescData
 }
 
-var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_leaderd_state_v1_state_proto_goTypes = []any{
 	(*Job)(nil),            // 0: leaderd.state.v1.Job
 	(*Version)(nil),        // 1: leaderd.state.v1.Version
@@ -1373,25 +1442,27 @@ var file_leaderd_state_v1_state_proto_goTypes = []any{
 	(*Checkpoint)(nil),     // 6: leaderd.state.v1.Checkpoint
 	(*Node)(nil),           // 7: leaderd.state.v1.Node
 	(*Watermark)(nil),      // 8: leaderd.state.v1.Watermark
-	(*Late)(nil),           // 9: leaderd.state.v1.Late
-	(*UnreadableGate)(nil), // 10: leaderd.state.v1.UnreadableGate
-	(*Closed)(nil),         // 11: leaderd.state.v1.Closed
-	nil,                    // 12: leaderd.state.v1.Node.LabelsEntry
-	(*v1.JobSpec)(nil),     // 13: leaderd.v1.JobSpec
+	(*ClockSkew)(nil),      // 9: leaderd.state.v1.ClockSkew
+	(*Late)(nil),           // 10: leaderd.state.v1.Late
+	(*UnreadableGate)(nil), // 11: leaderd.state.v1.UnreadableGate
+	(*Closed)(nil),         // 12: leaderd.state.v1.Closed
+	nil,                    // 13: leaderd.state.v1.Node.LabelsEntry
+	(*v1.JobSpec)(nil),     // 14: leaderd.v1.JobSpec
 }
 var file_leaderd_state_v1_state_proto_depIdxs = []int32{
-	13, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
+	14, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
 	0,  // 1: leaderd.state.v1.Version.job:type_name -> leaderd.state.v1.Job
 	3,  // 2: leaderd.state.v1.Live.attempts:type_name -> leaderd.state.v1.Attempt
 	3,  // 3: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
-	12, // 4: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
-	9,  // 5: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
-	10, // 6: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
-	7,  // [7:7] is the sub-list for method output_type
-	7,  // [7:7] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	13, // 4: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
+	10, // 5: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
+	11, // 6: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
+	9,  // 7: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
+	8,  // [8:8] is the sub-list for method output_type
+	8,  // [8:8] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_state_v1_state_proto_init() }
@@ -1406,7 +1477,7 @@ func file_leaderd_state_v1_state_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_state_v1_state_proto_rawDesc), len(file_leaderd_state_v1_state_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

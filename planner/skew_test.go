@@ -14,8 +14,8 @@ import (
 func TestSkewIsThatOfTheFastestPulse(t *testing.T) {
 	now := time.Date(2026, 11, 30, 2, 0, 0, 0, time.UTC)
 	var s skew
-	for i, delay := range []time.Duration{3, 2, 40, 1, 5} {
-		ahead, ok := s.add(now.Add(-3*time.Second-delay*time.Millisecond), now)
+	for i, delay := range []int{3, 2, 40, 1, 5} {
+		ahead, ok := s.add(now.Add(-3*time.Second-time.Duration(delay)*time.Millisecond), now)
 		require.Equal(t, i == 4, ok)
 		if ok {
 			require.Equal(t, -3001*time.Millisecond, ahead)

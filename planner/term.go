@@ -302,10 +302,10 @@ func (t *term) plan(now time.Time) {
 
 // add opens an entry and plans it onto its executor; false if it is open.
 func (t *term) add(e *entry, now time.Time) bool {
-	if _, dup := t.open[e.entryKey.open()]; dup {
+	if _, dup := t.open[e.open()]; dup {
 		return false
 	}
-	t.open[e.entryKey.open()] = e
+	t.open[e.open()] = e
 	e.at = len(e.job.open)
 	e.job.open = append(e.job.open, e)
 	if e.slot() {
@@ -340,7 +340,7 @@ func (t *term) close(e *entry) {
 	if e.pending != nil {
 		t.asked--
 	}
-	delete(t.open, e.entryKey.open())
+	delete(t.open, e.open())
 	siblings := e.job.open
 	last := len(siblings) - 1
 	siblings[e.at] = siblings[last]

@@ -23,7 +23,7 @@ func (t *term) mark(now time.Time) {
 	t.lastMark = now
 	t.floor = later(t.floor, instant)
 	instant = t.floor
-	if t.replays == 0 && !(held && hold.Before(instant)) {
+	if t.replays == 0 && (!held || !hold.Before(instant)) {
 		t.spoken = t.known
 	}
 	lateness := t.lateness.summary(now)

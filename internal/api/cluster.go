@@ -56,7 +56,7 @@ func (s *clusterService) GetClusterStatus(
 			Leader:    n.Name == res.GetLeader() && n.Control,
 		})
 		if i := slices.IndexFunc(mark.Clocks, func(c state.ClockSkew) bool { return c.Node == n.Name }); i >= 0 && fresh {
-			res.Nodes[len(res.Nodes)-1].ClockAhead = durationpb.New(mark.Clocks[i].Ahead)
+			res.GetNodes()[len(res.GetNodes())-1].ClockAhead = durationpb.New(mark.Clocks[i].Ahead)
 		}
 	}
 	if l := mark.Late; l.Runs > 0 && fresh {

@@ -16,7 +16,8 @@ func (h *Heap[T]) Len() int { return len(h.items) }
 
 // Push adds a value.
 func (h *Heap[T]) Push(key int64, val T) {
-	s := append(h.items, Item[T]{})
+	h.items = append(h.items, Item[T]{})
+	s := h.items
 	i := len(s) - 1
 	for i > 0 {
 		up := (i - 1) / 2
@@ -27,7 +28,6 @@ func (h *Heap[T]) Push(key int64, val T) {
 		i = up
 	}
 	s[i] = Item[T]{key, val}
-	h.items = s
 }
 
 // Top is the first item of a heap that is not empty.

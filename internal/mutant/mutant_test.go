@@ -27,7 +27,7 @@ func TestEveryGuardIsUsed(t *testing.T) {
 	names, err := os.ReadFile("mutant.go")
 	require.NoError(t, err)
 	seen := map[Guard]bool{}
-	for _, line := range strings.Split(string(names), "\n") {
+	for line := range strings.SplitSeq(string(names), "\n") {
 		name, rest, ok := strings.Cut(strings.TrimSpace(line), " ")
 		if _, value, of := strings.Cut(rest, "Guard = \""); ok && of {
 			value, _, _ = strings.Cut(value, "\"")

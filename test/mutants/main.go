@@ -38,8 +38,9 @@ func main() {
 	flag.StringVar(&o.dir, "dir", filepath.Join(".cache", "mutants"), "where the simulation is built")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o); err != nil {
+	err := run(ctx, o)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}

@@ -37,7 +37,7 @@ type link struct {
 
 // background is work that goes on behind the nodes.
 type background struct {
-	ctx context.Context //nolint:containedctx // the world's lifetime
+	ctx context.Context // the world's lifetime
 	all sync.WaitGroup
 }
 

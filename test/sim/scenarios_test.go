@@ -16,9 +16,9 @@ func (w *world) slotsOf(j *job) map[string]int64 {
 	for _, r := range w.records(j) {
 		what := r.State.String()
 		if r.Reason != "" {
-			what += ":" + string(r.Reason)
+			what += ":" + r.Reason
 		}
-		out[what] += max(int64(r.Count), 1)
+		out[what] += max(r.Count, 1)
 	}
 	return out
 }

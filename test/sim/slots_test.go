@@ -151,9 +151,14 @@ func (c *checker) verdicts(id state.JobID, slot time.Time) string {
 // holds it.
 func (c *checker) lag(mark, now time.Time) {
 	first := now.Add(-time.Second)
+	// What was decided just before the last mark may be news to the leader that wrote it.
+	var heard int64
+	if n := len(c.marks); n > 1 {
+		heard = c.marks[n-2].revision
+	}
 	for id := range c.oracle.versions {
 		for _, d := range c.oracle.due(id, first) {
-			if at := c.decidedAt(id, d.slot); d.slot.After(mark) && (at == 0 || at > c.marks[len(c.marks)-1].revision) {
+			if at := c.decidedAt(id, d.slot); d.slot.After(mark) && (at == 0 || at > heard) {
 				if d.slot.Before(first) {
 					first = d.slot
 				}

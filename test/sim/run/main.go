@@ -49,8 +49,9 @@ func main() {
 	flag.DurationVar(&o.limit, "limit", 15*time.Minute, "how long a seed may take; one that takes longer failed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o); err != nil {
+	err := run(ctx, o)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "sim:", err)
 		os.Exit(1)
 	}

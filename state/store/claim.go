@@ -257,7 +257,8 @@ func (s *Store) claimedBefore(ctx context.Context, live *state.Live) (state.Clai
 	return state.ClaimResult{Status: state.ClaimDecided}, nil
 }
 
-// look reads at one revision, by way of group commit.
+// look reads at one instant, by way of group commit. The answer's revision is that
+// of the batch, some of whose writes the reads may not have seen.
 func (s *Store) look(ctx context.Context, ops ...kv.Op) (kv.TxnResult, error) {
 	return s.batch.do(ctx, &request{txn: kv.Txn{Then: ops}})
 }

@@ -246,13 +246,14 @@ func (s *Store) decideRange(ctx context.Context, term state.Term, rec *state.Rec
 }
 
 // slotsBetween tells whether a slot of rec's range has a record, as of revision
-// seen.
+// seen. It goes past group commit: what a batch reads may be older than what the
+// batch writes, under the revision that it answers.
 func (s *Store) slotsBetween(ctx context.Context, rec *state.Record) (seen int64, gate holder, taken bool, err error) {
 	history, active := s.keys.historyOf(rec.Job), s.keys.activeOf(rec.Job)
 	verdicts := kv.GetRange(s.keys.historyRun(rec.Job, state.SlotRunID(rec.Due)), s.keys.historyRun(rec.Job, state.SlotRunID(rec.Until))+"\x00", 0)
 	shards := kv.GetRange(s.keys.shardsOf(rec.Job, state.SlotRunID(rec.Due)), end(s.keys.shardsOf(rec.Job, state.SlotRunID(rec.Until))), 0)
 	verdicts.Keys, shards.Keys = true, true
-	res, err := s.look(ctx, verdicts, shards, kv.Get(s.keys.activeGate(rec.Job)))
+	res, _, err := s.send(ctx, kv.Txn{Then: []kv.Op{verdicts, shards, kv.Get(s.keys.activeGate(rec.Job))}})
 	if err != nil {
 		return 0, holder{}, false, err
 	}

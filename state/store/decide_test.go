@@ -1,12 +1,17 @@
 package store
 
 import (
+	"context"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/kv"
+	"github.com/leaderd/leaderd/state/kv/faulty"
 )
 
 func (r *rig) decide(term state.Term, rec state.Record, exclusive bool, pending int64) bool {
@@ -279,5 +284,46 @@ func TestDecideRange(t *testing.T) {
 		rec.State = state.StateFailed
 		_, err = r.s.DecideRange(t.Context(), term, rec, closed.Revision)
 		require.Error(t, err)
+	})
+}
+
+// What is read to decide a range is not read in a batch that gives one of the slots
+// a verdict: the batch's revision would say that the verdict had been seen.
+func TestRangeIsReadBesideBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, db := openMemory(t)
+		held := make(chan struct{})
+		s, err := New(faulty.New(db, func(_ context.Context, c faulty.Call) faulty.Fault {
+			if c.Txn != nil && len(c.Txn.Then) > 0 && c.Txn.Then[0].Key == "blocks" {
+				<-held
+			}
+			return faulty.Fault{}
+		}), Config{MaxInFlight: 1})
+		require.NoError(t, err)
+		t.Cleanup(s.Close)
+		var all sync.WaitGroup
+		put := func(key string) (res kv.TxnResult) {
+			res, err := s.batch.do(t.Context(), &request{txn: kv.Txn{Then: []kv.Op{kv.Put(key, nil, 0)}}, writes: []uint64{s.batch.hash(key)}})
+			require.NoError(t, err)
+			return res
+		}
+		all.Go(func() { put("blocks") })
+		synctest.Wait()
+
+		rec := &state.Record{Job: billing, Due: slotAt(1), Until: slotAt(9)}
+		var seen int64
+		var taken bool
+		all.Go(func() {
+			var err error
+			seen, _, taken, err = s.slotsBetween(t.Context(), rec)
+			require.NoError(t, err)
+		})
+		synctest.Wait()
+		var revision int64
+		all.Go(func() { revision = put(s.keys.historyRun(billing, state.SlotRunID(slotAt(5)))).Revision })
+		synctest.Wait()
+		close(held)
+		all.Wait()
+		require.True(t, taken || seen < revision, "seen up to %d, written at %d", seen, revision)
 	})
 }

@@ -253,7 +253,14 @@ func (s *Store) slotsBetween(ctx context.Context, rec *state.Record) (seen int64
 	verdicts := kv.GetRange(s.keys.historyRun(rec.Job, state.SlotRunID(rec.Due)), s.keys.historyRun(rec.Job, state.SlotRunID(rec.Until))+"\x00", 0)
 	shards := kv.GetRange(s.keys.shardsOf(rec.Job, state.SlotRunID(rec.Due)), end(s.keys.shardsOf(rec.Job, state.SlotRunID(rec.Until))), 0)
 	verdicts.Keys, shards.Keys = true, true
-	res, _, err := s.send(ctx, kv.Txn{Then: []kv.Op{verdicts, shards, kv.Get(s.keys.activeGate(rec.Job))}})
+	read := kv.Txn{Then: []kv.Op{verdicts, shards, kv.Get(s.keys.activeGate(rec.Job))}}
+	res, _, err := s.send(ctx, read)
+	for err != nil && passing(err) && ctx.Err() == nil { // for as long as group commit would
+		res, _, err = s.send(ctx, read)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		return 0, holder{}, false, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -192,6 +191,7 @@ func (d *desk) refused(e *entry, now int64) {
 // stored, whatever becomes of the work.
 func (d *desk) carry(work, final context.Context, r *run) {
 	defer d.finish(final, r)
+	d.starts.began()
 	switch {
 	case work.Err() != nil:
 		r.outcome = runner.Outcome{State: state.StateInterrupted, Error: context.Cause(work).Error(), Ended: d.clock()}
@@ -200,9 +200,7 @@ func (d *desk) carry(work, final context.Context, r *run) {
 		r.outcome = runner.Outcome{State: state.StateInterrupted, Error: ErrFenced.Error(), Ended: d.clock()}
 	default:
 		d.perform(work, r)
-		// Many slots are due at one instant: what has ended at once lets those
-		// start that have not, before it stores its end.
-		runtime.Gosched()
+		d.starts.yield()
 	}
 	r.returned = true
 }

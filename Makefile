@@ -33,7 +33,7 @@ help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
 	  /^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nVariables: VERSION TESTFLAGS TESTPKGS BENCHFLAGS FUZZTIME MINUTES SEED CHAOSFLAGS MUTANTFLAGS ARGS\n'
+	@printf '\nVariables: VERSION IMAGE IMAGE_ARCH TESTFLAGS TESTPKGS BENCHFLAGS FUZZTIME MINUTES SEED CHAOSFLAGS MUTANTFLAGS ARGS\n'
 
 .PHONY: run
 run: ## Run three nodes over their own etcd, with sample jobs and a live view (ARGS="...")
@@ -42,6 +42,23 @@ run: ## Run three nodes over their own etcd, with sample jobs and a live view (A
 .PHONY: build
 build: ## Build a static bin/leaderd
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/leaderd ./cmd/leaderd
+
+# Each binary is a function of the sources, the version and the Go toolchain, and
+# the archive one of the binaries and the commit's date, so that anybody can make
+# the same image again.
+IMAGE      ?= leaderd/leaderd
+IMAGE_ARCH ?= amd64 arm64
+
+.PHONY: image
+image: ## Write bin/leaderd-image.tar, an OCI archive for IMAGE_ARCH, without a container engine
+	@for arch in $(IMAGE_ARCH); do \
+	  echo "building leaderd $(VERSION) for linux/$$arch"; \
+	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false \
+	    -ldflags '-s -w -X main.version=$(VERSION)' -o bin/image/leaderd-$$arch ./cmd/leaderd || exit 1; \
+	done
+	@$(GO) -C deploy run ./image -o ../bin/leaderd-image.tar -name '$(IMAGE)' -version '$(VERSION)' -licence ../LICENSE \
+	  -revision "$$(git rev-parse HEAD 2>/dev/null)" -created "$$(git log -1 --format=%ct 2>/dev/null || echo 0)" \
+	  $(foreach arch,$(IMAGE_ARCH),$(arch)=../bin/image/leaderd-$(arch))
 
 ##@ Check
 

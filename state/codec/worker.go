@@ -3,6 +3,8 @@ package codec
 import (
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
 	"github.com/leaderd/leaderd/state"
 )
@@ -41,7 +43,8 @@ func ClaimFromProto(p *workerv1.Claim) state.Claim {
 }
 
 // ClaimResultToProto is the answer to the claim asked. The record itself is
-// part of it only where it is not as the claim had it.
+// part of it only where it is not as the claim had it, and so is whether it
+// holds the gate.
 func ClaimResultToProto(asked *state.Claim, r *state.ClaimResult) *workerv1.ClaimAnswer {
 	p := &workerv1.ClaimAnswer{Status: uint32(r.Status)}
 	if r.Status != state.Claimed {
@@ -49,6 +52,9 @@ func ClaimResultToProto(asked *state.Claim, r *state.ClaimResult) *workerv1.Clai
 	}
 	p.Token = r.Live.Token
 	p.Attempts = AttemptsToProto(r.Live.Attempts)
+	if r.Live.Exclusive != asked.Exclusive {
+		p.Exclusive = proto.Bool(r.Live.Exclusive)
+	}
 	if !sameWords(&asked.Live, &r.Live) {
 		bare := r.Live
 		bare.Attempts = nil
@@ -71,6 +77,9 @@ func ClaimResultFromProto(asked *state.Claim, p *workerv1.ClaimAnswer) state.Cla
 		r.Live.NextTry = time.Time{}
 	}
 	r.Live.Job, r.Live.Exclusive = asked.Job, asked.Exclusive
+	if p.Exclusive != nil {
+		r.Live.Exclusive = p.GetExclusive()
+	}
 	r.Live.Attempts = AttemptsFromProto(p.GetAttempts())
 	r.Live.Token = p.GetToken()
 	return r

@@ -1852,7 +1852,11 @@ type ClaimAnswer struct {
 	Attempts []*v11.Attempt `protobuf:"bytes,3,rep,name=attempts,proto3" json:"attempts,omitempty"`
 	// Claimed: the stored record, where it differs from the claim's by more than
 	// the attempts, since the same attempt had been claimed with other words.
-	Live          *v11.Live `protobuf:"bytes,4,opt,name=live,proto3" json:"live,omitempty"`
+	Live *v11.Live `protobuf:"bytes,4,opt,name=live,proto3" json:"live,omitempty"`
+	// Claimed: whether the record holds the job's overlap gate, where that differs
+	// from what the claim said: a further attempt's record stays where the run's
+	// first one put it. Absent: as the claim said.
+	Exclusive     *bool `protobuf:"varint,5,opt,name=exclusive,proto3,oneof" json:"exclusive,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1913,6 +1917,13 @@ func (x *ClaimAnswer) GetLive() *v11.Live {
 		return x.Live
 	}
 	return nil
+}
+
+func (x *ClaimAnswer) GetExclusive() bool {
+	if x != nil && x.Exclusive != nil {
+		return *x.Exclusive
+	}
+	return false
 }
 
 // Finish asks for a verdict, or for another attempt: see state.Finish.
@@ -2580,12 +2591,15 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x05token\x18\x06 \x01(\x03R\x05token\x12\x18\n" +
 	"\apending\x18\a \x01(\x03R\apending\x12'\n" +
 	"\x0fclosed_revision\x18\b \x01(\x03R\x0eclosedRevision\x12#\n" +
-	"\rapply_overlap\x18\t \x01(\bR\fapplyOverlap\"\x9e\x01\n" +
+	"\rapply_overlap\x18\t \x01(\bR\fapplyOverlap\"\xcf\x01\n" +
 	"\vClaimAnswer\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x03R\x05token\x125\n" +
 	"\battempts\x18\x03 \x03(\v2\x19.leaderd.state.v1.AttemptR\battempts\x12*\n" +
-	"\x04live\x18\x04 \x01(\v2\x16.leaderd.state.v1.LiveR\x04live\"\xb2\x02\n" +
+	"\x04live\x18\x04 \x01(\v2\x16.leaderd.state.v1.LiveR\x04live\x12!\n" +
+	"\texclusive\x18\x05 \x01(\bH\x00R\texclusive\x88\x01\x01B\f\n" +
+	"\n" +
+	"_exclusive\"\xb2\x02\n" +
 	"\x06Finish\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12*\n" +
@@ -2769,6 +2783,7 @@ func file_leaderd_worker_v1_worker_proto_init() {
 		(*RecordAnswer_Claim)(nil),
 		(*RecordAnswer_Token)(nil),
 	}
+	file_leaderd_worker_v1_worker_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -84,7 +84,9 @@ func (s *session) plan(e *entry) {
 		ClosedRevision: e.closed,
 	}
 	if w := e.waiting; w != nil {
-		p.Attempt, p.Token = int32(w.Attempt+1), w.Token
+		// Its record stays where it is: a gate that the run does not hold is not its
+		// to ask for, nor to wait for.
+		p.Attempt, p.Token, p.AllowOverlap = int32(w.Attempt+1), w.Token, !w.Exclusive
 	}
 	if e.pending != nil {
 		p.Pending, p.AllowOverlap = e.pending.Revision, e.pending.AllowOverlap

@@ -145,7 +145,8 @@ func (b *batcher) close() {
 // every passing failure, for as long as ctx lasts. An error that wraps
 // kv.ErrUnknown means that r may have been applied, or may yet be: ctx ended
 // when r was under way, or r was refused for good after a try whose outcome is
-// not known. After any other error it was not, and will not be.
+// not known or for want of space. After any other error it was not, and will not
+// be.
 func (b *batcher) do(ctx context.Context, r *request) (kv.TxnResult, error) {
 	if err := ctx.Err(); err != nil {
 		return kv.TxnResult{}, context.Cause(ctx)

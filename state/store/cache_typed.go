@@ -51,9 +51,14 @@ func (c *JobsCache) ListJobs(ctx context.Context, l ListJobs) (JobPage, error) {
 		size     int
 		from, to = c.store.keys.bounds(&l)
 	)
-	kvs, _, _ := c.List(from, to, l.Limit+1)
-	page.add(c.store, &l, &size, kvs)
-	return page, nil
+	for {
+		kvs, more, _ := c.List(from, to, l.Limit-len(page.Jobs)+1)
+		if page.add(c.store, &l, &size, kvs) || !more {
+			return page, nil
+		}
+		// Keys of no job were passed over.
+		from = kvs[len(kvs)-1].Key + "\x00"
+	}
 }
 
 // NodesCache is the watch cache of the registered nodes.

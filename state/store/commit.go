@@ -119,7 +119,8 @@ func (b *batcher) commit(batch []*request, how shape, unsure bool) {
 			b.commit(batch[len(batch)/2:], single, unsure)
 			return
 		case errors.Is(err, kv.ErrInvalid), errors.Is(err, kv.ErrNoSpace), errors.Is(err, kv.ErrPermission):
-			if unsure {
+			// etcd carries out the very request that crosses its quota.
+			if unsure || errors.Is(err, kv.ErrNoSpace) {
 				err = fmt.Errorf("%w: %w", kv.ErrUnknown, err)
 			}
 			for _, r := range batch {

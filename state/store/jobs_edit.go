@@ -269,10 +269,11 @@ func (s *Store) repeatEach(ctx context.Context, each time.Duration, try func(con
 	}
 }
 
-// harmless tells errors after which a transaction was certainly not applied.
+// harmless tells errors after which a transaction was certainly not applied. That
+// the quota is used up is none of them: etcd carries out the request that crosses it.
 func harmless(err error) bool {
 	return !errors.Is(err, kv.ErrUnknown) && (errors.Is(err, kv.ErrUnavailable) || errors.Is(err, kv.ErrTooManyRequests) ||
-		errors.Is(err, kv.ErrNoSpace) || errors.Is(err, kv.ErrInvalid) || errors.Is(err, kv.ErrPermission) ||
+		errors.Is(err, kv.ErrInvalid) || errors.Is(err, kv.ErrPermission) ||
 		errors.Is(err, kv.ErrLeaseNotFound) || errors.Is(err, kv.ErrCompacted))
 }
 

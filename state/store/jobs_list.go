@@ -89,7 +89,10 @@ func (s *Store) ListJobs(ctx context.Context, l ListJobs) (JobPage, error) {
 		if page.add(s, &l, &size, res.KVs) || !res.More {
 			break
 		}
-		o.Revision, from = res.Revision, res.KVs[len(res.KVs)-1].Key+"\x00"
+		if o.Revision == 0 { // the first page's: the next ones answer the store's newest
+			o.Revision = res.Revision
+		}
+		from = res.KVs[len(res.KVs)-1].Key + "\x00"
 	}
 	return page, nil
 }

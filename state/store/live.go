@@ -45,6 +45,24 @@ func (s *Store) ListLive(ctx context.Context, want func(*state.Live) bool) ([]st
 	return s.undecided(ctx, live)
 }
 
+// LiveOf answers the live records of one run, by shard, linearizably; none where
+// the run has a verdict, or is not claimed yet. It costs one read of three small
+// ranges, however many runs are live. A record that cannot be read is an error that
+// wraps ErrCorrupt; others are those of package kv.
+func (s *Store) LiveOf(ctx context.Context, id state.JobID, run state.RunID) ([]state.Live, error) {
+	entries, err := s.readRuns(ctx, id, []state.RunID{run})
+	if err == nil && len(entries) > 0 && entries[0].Record == nil {
+		err = entries[0].Broken
+	}
+	if err != nil {
+		return nil, fmt.Errorf("live records of %s %s: %w", id, run, err)
+	}
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	return entries[0].Live, nil
+}
+
 // undecided leaves only those live records whose run has no verdict.
 func (s *Store) undecided(ctx context.Context, live []state.Live) ([]state.Live, error) {
 	kept := live[:0]
@@ -88,7 +106,9 @@ func (s *Store) scanRange(ctx context.Context, from, to string, each func(kv.Key
 		if !res.More {
 			return nil
 		}
-		o.Revision = res.Revision
+		if o.Revision == 0 { // the first page's: the next ones answer the store's newest
+			o.Revision = res.Revision
+		}
 		if o.Revision == 0 || len(res.KVs) == 0 {
 			return fmt.Errorf("scan %s: a page without keys or revision", from)
 		}

@@ -36,6 +36,9 @@ type RunEntry struct {
 // operations each, and one for the gate.
 const runsPerTxn = 32
 
+// sharedRuns is how many runs are looked through first for a slot's key.
+const sharedRuns = 64
+
 // GetRun reads one run, linearizably and as of one revision. A slot that has no
 // record of its own but shares a verdict on a range is found as well. There
 // being none is ErrNotFound.
@@ -54,29 +57,39 @@ func (s *Store) GetRun(ctx context.Context, id state.JobID, run state.RunID) (Ru
 }
 
 // readShared looks for the verdict that a slot shares with earlier ones: it is
-// kept under the first of them, and no other slot's record lies between.
+// kept under the first of them, and no other slot's record lies between, but
+// perhaps many of runs that were asked for.
 func (s *Store) readShared(ctx context.Context, id state.JobID, run state.RunID) ([]RunEntry, error) {
-	const look = 64 // triggered runs that may have been recorded between
 	slot, ok := run.Slot()
 	if !ok {
 		return nil, nil
 	}
-	before, err := s.newestRuns(ctx, s.keys.historyOf(id), s.keys.historyRun(id, run), slot, look)
-	if err != nil {
-		return nil, err
-	}
-	for _, earlier := range before {
-		if _, isSlot := earlier.Slot(); !isSlot {
-			continue
-		}
-		entries, err := s.readRuns(ctx, id, []state.RunID{earlier})
-		if err != nil || len(entries) == 0 || entries[0].Record == nil || !entries[0].Record.Covers(slot) {
+	prefix, to, near := s.keys.historyOf(id), s.keys.historyRun(id, run), slot
+	for look := sharedRuns; ; look *= 4 {
+		before, err := s.newestRuns(ctx, prefix, to, near, look)
+		if err != nil {
 			return nil, err
 		}
-		entries[0].Run = run
-		return entries, nil
+		for _, earlier := range before {
+			if _, isSlot := earlier.Slot(); !isSlot {
+				continue
+			}
+			entries, err := s.readRuns(ctx, id, []state.RunID{earlier})
+			if err != nil || len(entries) == 0 || entries[0].Record == nil || !entries[0].Record.Covers(slot) {
+				return nil, err
+			}
+			entries[0].Run = run
+			return entries, nil
+		}
+		if len(before) < look {
+			return nil, nil
+		}
+		last := before[len(before)-1]
+		to = s.keys.historyRun(id, last)
+		if at, ok := runTime(last); ok {
+			near = at
+		}
 	}
-	return nil, nil
 }
 
 // readRuns reads some runs of a job, at most runsPerTxn, as of one revision and

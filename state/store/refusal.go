@@ -85,7 +85,9 @@ func (s *Store) decodeRefusal(t *claimTry, res kv.TxnResult) (refusal, error) {
 	if v.closed, err = decodeClosed(closed); err != nil {
 		return v, err
 	}
-	_, v.decided = next()
+	if _, v.decided = next(); v.decided {
+		return v, nil // whatever lies at the gate
+	}
 	record, recordOK := next()
 	job, _ := next()
 	v.jobMod = job.ModRevision
@@ -229,7 +231,10 @@ func (s *Store) skipOverlap(ctx context.Context, t *claimTry, v *refusal) (statu
 	case res.Succeeded:
 		return state.ClaimSkipped, false, nil
 	case len(res.Results[0].KVs) == 0 && len(res.Results[1].KVs) > 0:
-		return state.ClaimLive, false, nil // from before its job's policy was changed
+		// From before its job's policy was changed. Perhaps it is this owner's.
+		before, err := s.claimedBefore(ctx, live, state.ClaimLive)
+		v.mine = before.Live
+		return before.Status, false, err
 	}
 	return 0, true, nil
 }

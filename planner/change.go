@@ -17,8 +17,8 @@ func (t *term) change(c change, now time.Time) {
 	was := t.jobs[c.id]
 	switch {
 	case c.job == nil:
-		if was != nil {
-			t.remove(was)
+		if was != nil && (c.revision == 0 || was.job.Revision < c.revision) {
+			t.remove(was, c.revision)
 		}
 		return
 	case was == nil:
@@ -47,7 +47,7 @@ func (t *term) change(c change, now time.Time) {
 		// The change is older than the end of the closed part, where other
 		// versions' slots may have their verdicts already.
 		t.holdMark(after)
-		w := window{version: c.job, from: after, until: t.closing}
+		w := window{version: c.job, from: after, until: t.closing, why: state.ReasonOutage}
 		t.onceClosed(func() { t.replay(was, w) })
 		after = t.closing
 	}
@@ -72,7 +72,7 @@ func (t *term) supersedeEntry(e *entry, to *Job, end ending, now time.Time) {
 	case e.waiting != nil || e.pending != nil:
 		// A run that exists goes on with the newest version, or ends with its job.
 		if to == nil {
-			t.decide(e, state.StateCancelled, state.ReasonDeleted, now)
+			t.decideGone(e, now)
 		} else {
 			e.version, e.holders = to, nil
 			if !to.Paused {
@@ -131,10 +131,12 @@ func (t *term) lookForDeleted(known int64) {
 	})
 }
 
-// remove takes a deleted job off the timeline. Its slots end at the instant that
-// is stored with the deletion, which has to be read: this node's clock may be
-// another one. Until then its open entries stand still.
-func (t *term) remove(was *timed) {
+// remove takes a job that was deleted at a revision, if that is known, off the
+// timeline. Its slots end at the instant that is stored with the deletion, which has
+// to be read: this node's clock may be another one. Until then its open entries
+// stand still. Runs that were asked for before the deletion end with it, those since
+// are another job's of the same name.
+func (t *term) remove(was *timed, revision int64) {
 	now := t.now()
 	for _, s := range t.sessions {
 		s.forget(was.job)
@@ -144,9 +146,15 @@ func (t *term) remove(was *timed) {
 	t.balancer.Release(jobKey(was.job.ID))
 	delete(t.jobs, was.job.ID)
 	for _, e := range slices.Clone(was.open) {
-		if e.slot() {
+		switch {
+		case e.slot():
 			t.suspend(e)
-		} else {
+		case e.asked() < revision:
+			t.decide(e, state.StateCancelled, state.ReasonDeleted, now)
+		case revision != 0 && !e.deciding:
+			t.close(e)
+			t.adopt(e)
+		default:
 			t.supersedeEntry(e, nil, ending{}, now)
 		}
 	}
@@ -186,7 +194,9 @@ func (t *term) suspend(e *entry) {
 // endDeleted answers what ended a version of a job that is deleted, and gives the
 // slots of versions that came and went after it their verdicts.
 func (t *term) endDeleted(ctx context.Context, was *Job, closed state.Closed) (ending, error) {
-	versions, err := t.store.OlderVersions(ctx, was.ID, 0)
+	versions, err := t.olderVersions(ctx, was.ID, 0, func(all []state.JobVersion) bool {
+		return len(all) > 0 && all[len(all)-1].Job.Revision <= was.Revision
+	})
 	if err != nil {
 		return ending{}, err
 	}
@@ -202,7 +212,7 @@ func (t *term) endDeleted(ctx context.Context, was *Job, closed state.Closed) (e
 		return ending{id: was.ID, at: t.now(), reason: whySkipped(nil)}, nil
 	}
 	d := &versions[deleted]
-	spans, end := spansOf(endingOf(d), versions[deleted+1:], spoken{d.Time, was.Revision})
+	spans, end, _ := spansOf(endingOf(d), versions[deleted+1:], spoken{d.Time, was.Revision})
 	return end, t.skipSpans(ctx, spans, closed)
 }
 

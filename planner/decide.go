@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -12,21 +11,27 @@ import (
 // decide gives an entry a verdict in place of a start. If it turns out to have
 // a record already, that is as good.
 func (t *term) decide(e *entry, to state.RunState, reason string, now time.Time) {
-	if e.deciding || e.done {
-		return
-	}
-	e.verdict, e.reason, e.relies = to, reason, false
-	t.tryDecide(e, now)
+	t.decideAt(e, to, reason, 0, now)
 }
 
 // decideVersion is decide for a verdict that is true only while the job is as the
 // entry's version has it: the job may have been changed, which is news that has
 // not come yet, so that the slot may be due no more.
 func (t *term) decideVersion(e *entry, to state.RunState, reason string, now time.Time) {
+	t.decideAt(e, to, reason, e.version.Revision, now)
+}
+
+// decideGone ends a run whose job is not there, as far as is known here. It may have
+// been made, or made again, which is news that has not come yet.
+func (t *term) decideGone(e *entry, now time.Time) {
+	t.decideAt(e, state.StateCancelled, state.ReasonDeleted, state.NoJob, now)
+}
+
+func (t *term) decideAt(e *entry, to state.RunState, reason string, relies int64, now time.Time) {
 	if e.deciding || e.done {
 		return
 	}
-	e.verdict, e.reason, e.relies = to, reason, true
+	e.verdict, e.reason, e.relies = to, reason, relies
 	t.tryDecide(e, now)
 }
 
@@ -40,21 +45,18 @@ func (t *term) tryDecide(e *entry, now time.Time) {
 	if err := t.gates.bad[rec.Job]; err != nil && reason == state.ReasonUnreadable {
 		rec.Detail = err.Error()
 	}
-	var pending, version int64
+	var pending int64
 	if e.pending != nil {
 		pending = e.pending.Revision
 	}
-	if e.relies {
-		version = e.version.Revision
-	}
-	exclusive := e.version.Exclusive
+	exclusive, relies := e.version.Exclusive, e.relies
 	t.task(func(ctx context.Context) func() {
 		var ok bool
 		var err error
 		if waiting != nil {
-			ok, err = t.store.GiveUp(ctx, t.leadership, *waiting, to, reason, now)
+			ok, err = t.store.GiveUp(ctx, t.leadership, *waiting, to, reason, now, relies)
 		} else {
-			ok, err = t.store.DecideVersion(ctx, t.leadership, rec, exclusive, pending, version)
+			ok, err = t.store.DecideVersion(ctx, t.leadership, rec, exclusive, pending, relies)
 		}
 		return func() {
 			e.deciding = false
@@ -80,14 +82,17 @@ func (t *term) undecide(e *entry) {
 	if e.done {
 		return
 	}
-	e.verdict, e.reason, e.relies = state.StateNone, "", false
+	e.verdict, e.reason, e.relies = state.StateNone, "", 0
 	now := t.now()
 	t.checks.Push(now.Add(time.Second).UnixMicro(), e)
 	to := e.job.job
 	switch {
+	case t.jobs[e.version.ID] != e.job && !e.slot(): // deleted, and made again perhaps
+		t.close(e)
+		t.later(time.Second, func() { t.adopt(e) })
 	case t.jobs[e.version.ID] != e.job: // deleted
-		if e.job.end != nil || !e.slot() {
-			t.supersedeEntry(e, nil, *cmp.Or(e.job.end, &ending{}), now)
+		if e.job.end != nil {
+			t.supersedeEntry(e, nil, *e.job.end, now)
 		} else {
 			t.suspend(e)
 		}

@@ -43,11 +43,12 @@ type entry struct {
 	// holders are the sessions that have it, in the order in which they got it.
 	holders []*session
 	// verdict is what it gets in place of a start, with its reason; StateNone: it
-	// may start. relies is set where that holds for this version of the job alone.
-	// deciding is set while a worker stores it.
+	// may start. relies is the revision of the job for which alone that holds,
+	// state.NoJob for a job that is not there, 0 where it holds for all. deciding is
+	// set while a worker stores it.
 	verdict  state.RunState
 	reason   string
-	relies   bool
+	relies   int64
 	deciding bool
 	// suspended is set, beside deciding, while it is not known when the job was
 	// deleted.
@@ -62,6 +63,18 @@ type entry struct {
 // slot tells whether the entry is a slot's first attempt: only those hold the
 // watermark.
 func (e *entry) slot() bool { return e.run == "" && e.waiting == nil }
+
+// asked is the revision of what an entry that is no slot was made from: the wish for
+// the run, or the record that waits.
+func (e *entry) asked() int64 {
+	switch {
+	case e.waiting != nil:
+		return e.waiting.Token
+	case e.pending != nil:
+		return e.pending.Revision
+	}
+	return 0
+}
 
 // attempt is the number of the attempt that the entry is for.
 func (e *entry) attempt() int {

@@ -3,6 +3,7 @@ package planner_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -29,7 +30,12 @@ type site struct {
 	planner *planner.Planner
 	log     logBuffer
 	owner   state.Owner
+	reg     state.Registration
 	job     state.Job
+	// pending are wishes that the planner is told of.
+	pending chan []state.Pending
+	// behind, if it is set, holds up those who wait for news of the jobs.
+	behind chan struct{}
 }
 
 type logBuffer struct {
@@ -51,31 +57,52 @@ func (l *logBuffer) String() string {
 
 var tick = state.JobID{Namespace: "default", Name: "tick"}
 
+func tickSpec() *leaderdv1.JobSpec {
+	return &leaderdv1.JobSpec{
+		Schedules: []string{"@every 1s"}, Target: &leaderdv1.JobSpec_Noop{Noop: &leaderdv1.NoOp{}},
+		CatchUp: leaderdv1.CatchUp_CATCH_UP_NONE,
+	}
+}
+
 func newSite(t *testing.T) *site {
-	s := &site{t: t, db: memkv.New(), catalog: planner.NewCatalog()}
+	s := &site{t: t, db: memkv.New(), catalog: planner.NewCatalog(), pending: make(chan []state.Pending)}
 	t.Cleanup(s.db.Close)
+	s.behind = make(chan struct{})
+	close(s.behind)
 	var err error
 	s.store, err = store.New(s.db, store.Config{})
 	require.NoError(t, err)
 	t.Cleanup(s.store.Close)
 	put, err := s.store.PutJob(t.Context(), store.PutJob{
-		ID: tick, AllowMissing: true, Now: time.Now(), Spec: &leaderdv1.JobSpec{
-			Schedules: []string{"@every 1s"}, Target: &leaderdv1.JobSpec_Noop{Noop: &leaderdv1.NoOp{}},
-			CatchUp: leaderdv1.CatchUp_CATCH_UP_NONE,
-		},
+		ID: tick, AllowMissing: true, Now: time.Now(), Spec: tickSpec(),
 	})
 	require.NoError(t, err)
 	s.job = put.Entry.Job
 	s.catalog.Reset(func(yield func(planner.Stored) bool) { yield(planner.Stored{Job: s.job}) })
 	reg, err := s.store.Register(t.Context(), state.Node{Name: "n", Executor: true, Capacity: 1, Started: time.Now()}, time.Hour)
 	require.NoError(t, err)
-	s.owner = reg.Owner
+	s.owner, s.reg = reg.Owner, reg
 	block := func(ctx context.Context) error { <-ctx.Done(); return nil }
 	s.planner, err = planner.New(s.store, planner.Sources{
 		Catalog: s.catalog,
-		Fresh:   func(context.Context, int64) error { return nil },
-		Nodes:   func(ctx context.Context, each func([]state.Node)) error { each(nil); return block(ctx) },
-		Pending: func(ctx context.Context, _ func([]state.Pending)) error { return block(ctx) },
+		Fresh: func(ctx context.Context, _ int64) error {
+			select {
+			case <-s.behind:
+			case <-ctx.Done():
+			}
+			return context.Cause(ctx)
+		},
+		Nodes: func(ctx context.Context, each func([]state.Node)) error { each(nil); return block(ctx) },
+		Pending: func(ctx context.Context, each func([]state.Pending)) error {
+			for {
+				select {
+				case p := <-s.pending:
+					each(p)
+				case <-ctx.Done():
+					return nil
+				}
+			}
+		},
 	}, planner.Config{Logger: hclog.New(&hclog.LoggerOptions{Output: &s.log, Level: hclog.Info})})
 	require.NoError(t, err)
 	return s
@@ -267,5 +294,27 @@ func TestNoExecutorIsTheReason(t *testing.T) {
 		require.NotZero(t, mark.Late.Runs)
 		require.Equal(t, tick, mark.Late.Worst)
 		require.True(t, mark.Late.Since.Before(time.Now().Add(-5*time.Second)))
+	})
+}
+
+// TestManyChangesWhileNobodyLeads edits a job more often than one page of its versions
+// holds: the slots of each get their verdicts.
+func TestManyChangesWhileNobodyLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		end := s.lead("a")
+		time.Sleep(10 * time.Second)
+		end()
+		for n := range 45 {
+			time.Sleep(2 * time.Second)
+			spec := tickSpec()
+			spec.Description = fmt.Sprint("edit ", n)
+			put, err := s.store.PutJob(t.Context(), store.PutJob{ID: tick, Now: time.Now(), Spec: spec})
+			require.NoError(t, err)
+			s.catalog.Set(planner.Stored{Job: put.Entry.Job})
+		}
+		defer s.lead("b")()
+		time.Sleep(30 * time.Second)
+		s.whole(20 * time.Second)
 	})
 }

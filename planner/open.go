@@ -217,41 +217,6 @@ func (t *term) lookup(s *session, p *workerv1.Progress) *entry {
 	return e
 }
 
-// addPending opens entries for runs that were asked for.
-func (t *term) addPending(runs []state.Pending) {
-	now := t.now()
-	for i := range runs {
-		p := &runs[i]
-		job := t.jobs[p.Job]
-		if job == nil {
-			// Perhaps the job is news that has not come yet.
-			if c := t.sources.Catalog.Get(p.Job); c != nil {
-				t.change(change{id: p.Job, job: c}, now)
-				job = t.jobs[p.Job]
-			}
-		}
-		if job == nil {
-			t.orphan(p, now)
-			continue
-		}
-		t.add(&entry{
-			entryKey: entryKey{job: job, due: p.Requested.UnixMicro(), run: p.Run},
-			version:  job.job,
-			pending:  p,
-		}, now)
-	}
-}
-
-// orphan ends a pending run whose job has been deleted.
-func (t *term) orphan(p *state.Pending, now time.Time) {
-	gone := newTimed(&Job{ID: p.Job, Paused: true})
-	e := &entry{
-		entryKey: entryKey{job: gone, due: p.Requested.UnixMicro(), run: p.Run}, version: gone.job, pending: p,
-	}
-	t.add(e, now)
-	t.decide(e, state.StateCancelled, state.ReasonDeleted, now)
-}
-
 // later runs do in the loop after d.
 func (t *term) later(d time.Duration, do func()) {
 	t.group.Go(func() error {

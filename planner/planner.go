@@ -16,25 +16,32 @@ type Store interface {
 	GetWatermark(ctx context.Context) (state.Watermark, error)
 	PutWatermark(ctx context.Context, term state.Term, w state.Watermark) error
 	GetClosed(ctx context.Context) (state.Closed, error)
+	// LastChange is the revision of the last change of any job as of now, 0 where
+	// none is known.
+	LastChange(ctx context.Context) (int64, error)
 	CloseTimeline(ctx context.Context, term state.Term, instant time.Time) (state.Closed, error)
 	Decide(ctx context.Context, term state.Term, rec state.Record, exclusive bool, pending int64) (bool, error)
 	DecideRange(ctx context.Context, term state.Term, rec state.Record, closed int64) (bool, error)
-	// DecideVersion is Decide while the job is at a revision; else the error is
-	// state.ErrJobChanged.
+	// DecideVersion is Decide while the job is at a revision, or with state.NoJob
+	// does not exist; else the error is state.ErrJobChanged.
 	DecideVersion(ctx context.Context, term state.Term, rec state.Record, exclusive bool, pending, job int64) (bool, error)
 	// CheckGate answers an error that wraps state.ErrUnreadable where the record
 	// at the job's gate cannot be read.
 	CheckGate(ctx context.Context, id state.JobID) error
 	ListDecided(ctx context.Context, id state.JobID, first, last time.Time) (state.Decided, error)
-	// OlderVersions are a job's versions before a generation, its deletions
-	// included, the newest first: as many as there are or a bounded number.
-	OlderVersions(ctx context.Context, id state.JobID, before int64) ([]state.JobVersion, error)
+	// OlderVersions are a page of a job's versions before a generation, its deletions
+	// included, the newest first. next is the generation before which the next page
+	// begins, 0 where there is none.
+	OlderVersions(ctx context.Context, id state.JobID, before int64) (page []state.JobVersion, next int64, err error)
 	// ListDeleted are the deletions of jobs that no leader has dealt with.
 	ListDeleted(ctx context.Context) ([]state.JobVersion, error)
 	ForgetDeleted(ctx context.Context, term state.Term, v *state.JobVersion) error
 	ListLive(ctx context.Context, want func(*state.Live) bool) ([]state.Live, error)
 	MarkLost(ctx context.Context, term state.Term, l state.Live, now time.Time) (state.Live, bool, error)
-	GiveUp(ctx context.Context, term state.Term, l state.Live, to state.RunState, reason string, now time.Time) (bool, error)
+	// GiveUp relies on the job as DecideVersion does; 0 relies on nothing.
+	GiveUp(
+		ctx context.Context, term state.Term, l state.Live, to state.RunState, reason string, now time.Time, job int64,
+	) (bool, error)
 }
 
 // Sources are what the planner follows. Both functions call each at once with

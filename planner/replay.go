@@ -9,10 +9,12 @@ import (
 	"github.com/leaderd/leaderd/state"
 )
 
-// missOutage gives the verdict missed:outage to every slot of the job in
+// missOutage gives the verdict missed, for the reason why, to every slot of the job in
 // (from, until] that has no record, but for the latest if that is to be caught
 // up: then it is answered.
-func (t *term) missOutage(ctx context.Context, j *Job, from, until time.Time, closed int64) (latest time.Time, ok bool, err error) {
+func (t *term) missOutage(ctx context.Context, j *Job, from, until time.Time, closed int64, why string) (
+	latest time.Time, ok bool, err error,
+) {
 	if from.Before(j.Effective) {
 		from = j.Effective
 	}
@@ -29,7 +31,7 @@ func (t *term) missOutage(ctx context.Context, j *Job, from, until time.Time, cl
 	if ok {
 		end = last.Add(-time.Second)
 	}
-	return last, ok, t.missWindow(ctx, j, from, end, closed, state.StateMissed, state.ReasonOutage)
+	return last, ok, t.missWindow(ctx, j, from, end, closed, state.StateMissed, why)
 }
 
 // missWindow gives every slot of a version in (from, until] that has no record
@@ -74,13 +76,13 @@ type span struct {
 // spansOf are the spans of a job's older versions, the newest first, where end is
 // what ended them and before what had been decided. A version ends with the first
 // of those that are newer, whatever the clocks of those who made them. last is
-// what ended the versions behind.
-func spansOf(end ending, older []state.JobVersion, before spoken) (spans []span, last ending) {
+// what ended the versions behind; whole is set where nothing of these is undecided.
+func spansOf(end ending, older []state.JobVersion, before spoken) (spans []span, last ending, whole bool) {
 	last = end
 	for i := range older {
 		v := &older[i]
 		if !before.ended(v.Job.Revision, last.at) {
-			break
+			return spans, last, true
 		}
 		if v.Change == state.ChangeDelete {
 			last.ends(v.Job.Generation, v.Time, whySkipped(nil))
@@ -92,7 +94,7 @@ func spansOf(end ending, older []state.JobVersion, before spoken) (spans []span,
 		}
 		last.ends(j.Generation, j.Effective, whySkipped(j))
 	}
-	return spans, last
+	return spans, last, false
 }
 
 // ends has what is before a version end with it, unless it had ended before.
@@ -109,12 +111,32 @@ func (t *term) skipOlder(ctx context.Context, end ending, before spoken, closed 
 	if end.generation <= 1 {
 		return nil
 	}
-	older, err := t.store.OlderVersions(ctx, end.id, end.generation)
+	older, err := t.olderVersions(ctx, end.id, end.generation, func(older []state.JobVersion) bool {
+		_, _, whole := spansOf(end, older, before)
+		return whole
+	})
 	if err != nil {
 		return err
 	}
-	spans, _ := spansOf(end, older, before)
+	spans, _, _ := spansOf(end, older, before)
 	return t.skipSpans(ctx, spans, closed)
+}
+
+// olderVersions are a job's versions before a generation, 0 for all, the newest first,
+// as many as enough asks for or as there are.
+func (t *term) olderVersions(
+	ctx context.Context, id state.JobID, before int64, enough func([]state.JobVersion) bool,
+) (all []state.JobVersion, err error) {
+	for {
+		page, next, err := t.store.OlderVersions(ctx, id, before)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, page...); next == 0 || enough(all) {
+			return all, nil
+		}
+		before = next
+	}
 }
 
 func (t *term) skipSpans(ctx context.Context, spans []span, closed state.Closed) error {

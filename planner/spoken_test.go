@@ -37,7 +37,7 @@ func TestSpansHoldWhatIsUndecided(t *testing.T) {
 		}
 		end := ending{id, int64(n + 1), at(rapid.IntRange(1, 60).Draw(t, "end")), state.ReasonSuperseded}
 		before := spoken{at(rapid.IntRange(1, 60).Draw(t, "mark")), int64(rapid.IntRange(1, 10*n+5).Draw(t, "jobs"))}
-		spans, _ := spansOf(end, older, before)
+		spans, _, _ := spansOf(end, older, before)
 
 		in := map[int64]map[time.Time]bool{}
 		for _, s := range spans {

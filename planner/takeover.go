@@ -9,6 +9,10 @@ import (
 	"github.com/leaderd/leaderd/state"
 )
 
+// maxHeld is how many horizons the watermark may be behind the clock for a new
+// leader to plan all slots since one by one.
+const maxHeld = 2
+
 // begin reads where the timeline is, and which jobs were deleted before it was
 // begun to follow their changes.
 //
@@ -55,6 +59,10 @@ func (t *term) unreadable(key string, err error, handled string, args ...any) {
 // since are planned again, and the claims of those that have a record come to
 // nothing. If nobody led for longer than the horizon, they are an outage; so are
 // those that an earlier leader had closed, and may not have worked up.
+//
+// One late slot holds the mark back for as long as its deadline. What lies further
+// behind than held is then worked up job by job too, by what is stored: planned one
+// by one, the slots of all jobs since would be in the way of those that are due.
 func (t *term) takeOver(jobs []*Job, gone []state.JobVersion, mark state.Watermark, now time.Time) {
 	from, seen := mark.Instant, mark.Written
 	if mark.Revision == 0 {
@@ -82,9 +90,17 @@ func (t *term) takeOver(jobs []*Job, gone []state.JobVersion, mark state.Waterma
 	if t.closedLost {
 		edge = later(edge, mark.Written) // by an earlier leader's clock
 	}
+	why := state.ReasonOutage
+	if held := now.Add(-t.cfg.Horizon).Truncate(time.Second); now.Sub(from) > maxHeld*t.cfg.Horizon && held.After(edge) {
+		edge, why = held, state.ReasonUnclaimed
+	}
 	t.planned = later(from, edge)
 	if edge.After(from) || t.closedLost {
-		t.logOutage(from, edge)
+		if why == state.ReasonOutage {
+			t.logOutage(from, edge)
+		} else {
+			t.cfg.Logger.Info("a late slot had held the watermark; slots behind it are looked through", "from", from, "to", edge)
+		}
 		t.closeUpTo(edge)
 	}
 	for _, id := range mark.UnreadableGates {
@@ -97,7 +113,7 @@ func (t *term) takeOver(jobs []*Job, gone []state.JobVersion, mark state.Waterma
 			t.timeline.put(timed, now)
 			continue
 		}
-		w := window{version: j, from: before.since(j.Revision, j.Effective), until: edge, older: &before}
+		w := window{version: j, from: before.since(j.Revision, j.Effective), until: edge, older: &before, why: why}
 		t.timeline.put(timed, later(w.from, edge))
 		if first := j.NextSlot(w.from); !first.IsZero() && !first.After(edge) {
 			if t.closings == 0 {
@@ -163,7 +179,7 @@ func (t *term) overslept(until time.Time) {
 	t.planned = later(t.planned, until)
 	t.closeUpTo(until)
 	for _, j := range t.jobs {
-		w := window{version: j.job, from: from, until: until}
+		w := window{version: j.job, from: from, until: until, why: state.ReasonOutage}
 		if j.at >= 0 && j.next <= from.Unix() { // a change has just put it there
 			w.from = time.Unix(j.next, 0).Add(-time.Second)
 		}
@@ -177,11 +193,12 @@ func (t *term) overslept(until time.Time) {
 
 // window is a part (from, until] of the closed timeline that is to be worked up
 // for a version of a job, and for those before it that older leaves, if that is
-// set.
+// set. why is the reason for which its slots are missed.
 type window struct {
 	version     *Job
 	from, until time.Time
 	older       *spoken
+	why         string
 }
 
 // replay decides the slots of a window. It counts down replays when that is
@@ -191,7 +208,7 @@ func (t *term) replay(j *timed, w window) { t.inTurn(j, func() { t.tryReplay(j, 
 func (t *term) tryReplay(j *timed, w window) {
 	closed := t.closed
 	t.task(func(ctx context.Context) func() {
-		latest, ok, err := t.missOutage(ctx, w.version, w.from, w.until, closed.Revision)
+		latest, ok, err := t.missOutage(ctx, w.version, w.from, w.until, closed.Revision, w.why)
 		if err == nil && w.older != nil && w.older.changed(w.version) {
 			err = t.skipOlder(ctx, endingBy(w.version), *w.older, closed)
 		}

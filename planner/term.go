@@ -136,13 +136,13 @@ func (t *term) run(ctx context.Context) error {
 	}
 	group, gctx := errgroup.WithContext(ctx)
 	t.group, t.ctx = group, gctx
-	if err := t.fresh(gctx); err != nil {
+	var err error
+	if t.known, err = t.fresh(gctx); err != nil {
 		close(t.over)
 		return fmt.Errorf("take over: %w", err)
 	}
 	jobs, changes := t.sources.Catalog.follow()
 	defer changes.close()
-	t.known = t.leadership.Number
 	for _, j := range jobs {
 		t.known = max(t.known, j.Revision)
 	}
@@ -166,13 +166,20 @@ func (t *term) run(ctx context.Context) error {
 	return err
 }
 
-// fresh waits until all is known that was stored before the term began. A node
-// whose watch is so late that this takes long had better not lead.
-func (t *term) fresh(ctx context.Context) error {
+// fresh waits until all changes of jobs are known that were stored before the term
+// began, and answers the revision up to which they are. The term's number does not
+// tell: it is that at which its candidate began to wait for its turn, which may be
+// days ago. A node whose watch is so late that this takes long had better not lead.
+func (t *term) fresh(ctx context.Context) (known int64, err error) {
 	limit := t.cfg.Horizon / 3
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w for %s", errStale, limit))
 	defer cancel()
-	return t.sources.Fresh(ctx, t.leadership.Number)
+	changed, err := t.store.LastChange(ctx)
+	if err != nil {
+		return 0, err
+	}
+	known = max(changed, t.leadership.Number)
+	return known, t.sources.Fresh(ctx, known)
 }
 
 // post hands the loop something to do. It answers false when the term is over.

@@ -38,27 +38,3 @@ func (t *term) lookForWaiting() {
 		}
 	})
 }
-
-// addWaiting opens an entry for a further attempt at a run.
-func (t *term) addWaiting(l *state.Live, now time.Time) {
-	job := t.jobs[l.Job]
-	if job == nil {
-		t.task(func(ctx context.Context) func() {
-			_, err := t.store.GiveUp(ctx, t.leadership, *l, state.StateCancelled, state.ReasonDeleted, now)
-			return func() { t.checkErr("give up "+l.Job.String(), err) }
-		})
-		return
-	}
-	key := entryKey{job: job, due: l.Due.UnixMicro(), shard: l.Shard}
-	if _, slot := l.Run.Slot(); !slot {
-		key.run = l.Run
-	}
-	if e := t.open[key.open()]; e != nil {
-		if e.waiting != nil && e.waiting.Token >= l.Token || e.deciding {
-			return
-		}
-		t.close(e) // the run has a record: this is its next attempt
-	}
-	e := &entry{entryKey: key, version: job.job, waiting: l}
-	t.add(e, now)
-}

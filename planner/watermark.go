@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/leaderd/leaderd/internal/minheap"
 	"github.com/leaderd/leaderd/internal/mutant"
 	"github.com/leaderd/leaderd/state"
 )
@@ -44,12 +45,24 @@ func (t *term) mark(now time.Time) {
 	}
 }
 
+// maxDone is how many entries that are done byDue may keep, beside as many as twice
+// the open ones: they lie behind one that is open for long.
+const maxDone = 4096
+
 // hold is the last instant before the first slot, of those that are not to come,
 // that is not known to be decided; ok is false where there is none.
 func (t *term) hold() (hold time.Time, ok bool) {
 	least := func(at time.Time) {
 		if !ok || at.Before(hold) {
 			hold, ok = at, true
+		}
+	}
+	if t.byDue.Len() > 2*len(t.open)+maxDone {
+		t.byDue = minheap.Heap[*entry]{}
+		for _, e := range t.open {
+			if e.slot() {
+				t.byDue.Push(e.due, e)
+			}
 		}
 	}
 	for t.byDue.Len() > 0 && !mutant.Off(mutant.Watermark) {

@@ -114,6 +114,10 @@ var ErrUnreadable = errors.New("stored value cannot be read")
 // nothing was written.
 var ErrJobChanged = errors.New("job has changed")
 
+// NoJob stands for the revision of a job that does not exist, where a write relies
+// on that.
+const NoJob int64 = -1
+
 // Lateness is how long after they were due runs started, over a minute.
 type Lateness struct {
 	Starts        int64

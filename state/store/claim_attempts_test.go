@@ -50,7 +50,7 @@ func TestClaimFurtherAttempt(t *testing.T) {
 			"another has claimed": func(r *rig, c *state.Claim) { o := *c; o.Live.Owner = r.register("c"); r.start(o) },
 			"given up": func(r *rig, c *state.Claim) {
 				w, _ := r.live(c.Live)
-				ok, err := r.s.GiveUp(t.Context(), r.lead("l"), w, state.StateMissed, "", slotAt(7))
+				ok, err := r.s.GiveUp(t.Context(), r.lead("l"), w, state.StateMissed, "", slotAt(7), 0)
 				require.NoError(t, err)
 				require.True(t, ok)
 			},

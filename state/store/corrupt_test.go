@@ -54,6 +54,35 @@ func TestDecideVersion(t *testing.T) {
 	require.ErrorIs(t, err, state.ErrTermLost)
 }
 
+// A verdict that relies on there being no job is not given while there is one.
+func TestDecideWithoutAJob(t *testing.T) {
+	r := newRig(t)
+	term, ctx := r.lead("l"), t.Context()
+	rev, a := r.setJob(billing), r.register("a")
+	w := r.wait(r.start(claimOf(billing, rev, a, 4, false)))
+	cancel := skipOf(billing, 5)
+	decide := func() (bool, error) { return r.s.DecideVersion(ctx, term, cancel, false, 0, state.NoJob) }
+	giveUp := func() (bool, error) {
+		return r.s.GiveUp(ctx, term, w, state.StateCancelled, state.ReasonDeleted, slotAt(9), state.NoJob)
+	}
+	for _, do := range []func() (bool, error){decide, giveUp} {
+		_, err := do()
+		require.ErrorIs(t, err, state.ErrJobChanged)
+	}
+	r.remove(r.s.keys.job(billing))
+	for _, do := range []func() (bool, error){decide, giveUp} {
+		ok, err := do()
+		require.NoError(t, err)
+		require.True(t, ok)
+	}
+	r.setJob(billing) // They are idempotent, whatever has become of the job.
+	for _, do := range []func() (bool, error){decide, giveUp} {
+		ok, err := do()
+		require.NoError(t, err)
+		require.True(t, ok)
+	}
+}
+
 func TestCloseTimelineOverWhatCannotBeRead(t *testing.T) {
 	r := newRig(t)
 	term, ctx := r.lead("l"), t.Context()

@@ -94,7 +94,8 @@ func (s *Store) Decide(ctx context.Context, term state.Term, rec state.Record, e
 }
 
 // DecideVersion is Decide for a verdict that relies on a version of the job: one
-// at another revision than job, or none, is state.ErrJobChanged. 0 relies on none.
+// at another revision than job, or none, is state.ErrJobChanged. With state.NoJob it
+// relies on there being no such job: any is state.ErrJobChanged. 0 relies on nothing.
 func (s *Store) DecideVersion(
 	ctx context.Context, term state.Term, rec state.Record, exclusive bool, pending, job int64,
 ) (ok bool, err error) {
@@ -136,7 +137,7 @@ func (s *Store) decide(ctx context.Context, term state.Term, rec *state.Record, 
 		}
 		if job != 0 {
 			jobKey := s.keys.job(rec.Job)
-			r.txn.If = append(r.txn.If, unchanged(jobKey, job))
+			r.txn.If = append(r.txn.If, unchanged(jobKey, max(job, 0)))
 			r.reads = append(r.reads, s.batch.hash(jobKey))
 			r.txn.Else = append(r.txn.Else, keyOnly(jobKey))
 		}
@@ -158,7 +159,7 @@ func (s *Store) decide(ctx context.Context, term state.Term, rec *state.Record, 
 		}
 		if job != 0 {
 			// Behind those of the pending key, before that of the term.
-			if found := res.Results[len(res.Results)-2].KVs; len(found) == 0 || found[0].ModRevision != job {
+			if modRevision(res.Results[len(res.Results)-2]) != max(job, 0) {
 				return false, state.ErrJobChanged
 			}
 		}
@@ -170,6 +171,14 @@ func (s *Store) decide(ctx context.Context, term state.Term, rec *state.Record, 
 		gateMod = held.token
 	}
 	return false, ErrContended
+}
+
+// modRevision is that of the key that was read, 0 where it is absent.
+func modRevision(read kv.Result) int64 {
+	if len(read.KVs) == 0 {
+		return 0
+	}
+	return read.KVs[0].ModRevision
 }
 
 // DecideRange gives all slots from rec.Due to rec.Until one verdict while the

@@ -74,20 +74,23 @@ func (s *Store) markLost(ctx context.Context, term state.Term, l *state.Live, no
 }
 
 // GiveUp ends a waiting run, for a reason of the leader's, with the verdict to.
-// ok is false where the run was no longer as l has it. It is idempotent for the
-// same now. Errors are those of package kv, state.ErrTermLost, and a verdict
-// that no waiting run can have.
-func (s *Store) GiveUp(ctx context.Context, term state.Term, l state.Live, to state.RunState, reason string, now time.Time) (ok bool, err error) {
+// job is what that relies on, as DecideVersion has it: a revision of the job,
+// state.NoJob or 0. ok is false where the run was no longer as l has it. It is
+// idempotent for the same now. Errors are those of package kv, state.ErrTermLost,
+// state.ErrJobChanged, and a verdict that no waiting run can have.
+func (s *Store) GiveUp(
+	ctx context.Context, term state.Term, l state.Live, to state.RunState, reason string, now time.Time, job int64,
+) (ok bool, err error) {
 	ok, err = s.giveUp(ctx, term, &l, &state.Record{
 		Generation: l.Generation, State: to, Reason: reason, Due: l.Due, Recorded: now, Shards: l.Shards, Attempts: l.Attempts,
-	})
+	}, job)
 	if err != nil {
 		return false, fmt.Errorf("give up %s %s: %w", l.Job, l.Run, err)
 	}
 	return ok, nil
 }
 
-func (s *Store) giveUp(ctx context.Context, term state.Term, l *state.Live, rec *state.Record) (bool, error) {
+func (s *Store) giveUp(ctx context.Context, term state.Term, l *state.Live, rec *state.Record, job int64) (bool, error) {
 	if l.State != state.StateWaiting {
 		return false, fmt.Errorf("a run that is %s cannot be given up", l.State)
 	}
@@ -100,12 +103,23 @@ func (s *Store) giveUp(ctx context.Context, term state.Term, l *state.Live, rec 
 	r := s.foreignRequest(l, rec)
 	value := r.txn.Then[0].Value
 	r.txn.Else = s.tokenReads(l)
+	if job != 0 {
+		jobKey := s.keys.job(l.Job)
+		r.txn.If = append(r.txn.If, unchanged(jobKey, max(job, 0)))
+		r.reads = append(r.reads, s.batch.hash(jobKey))
+		r.txn.Else = append(r.txn.Else, keyOnly(jobKey))
+	}
 	res, err := s.lead(ctx, term, r)
 	if err != nil {
 		return false, err
 	}
 	if !res.Succeeded && !wrote(res.Results[0], value) {
-		return false, over(term, res)
+		err := over(term, res)
+		stands := len(res.Results[0].KVs) == 0 && modRevision(res.Results[1]) == l.Token
+		if err == nil && job != 0 && stands && modRevision(res.Results[2]) != max(job, 0) {
+			err = state.ErrJobChanged
+		}
+		return false, err
 	}
 	if l.Exclusive {
 		s.holders.set(l.Job, holder{})

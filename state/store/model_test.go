@@ -388,7 +388,7 @@ func (m *model) tend(term state.Term, s *Store, rng *rand.Rand) {
 			}
 		} else if rng.IntN(3) == 0 {
 			rec := state.Record{Job: l.Job, Run: l.Run, Recorded: m.next()}
-			ok, err := s.GiveUp(ctx, term, l, state.StateMissed, "", rec.Recorded)
+			ok, err := s.GiveUp(ctx, term, l, state.StateMissed, "", rec.Recorded, 0)
 			m.decided(rec, ok, err)
 		}
 	}

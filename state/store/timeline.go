@@ -250,6 +250,21 @@ func (s *Store) GetClosed(ctx context.Context) (state.Closed, error) {
 	return v, nil
 }
 
+// LastChange answers the revision of the last change of any job, 0 where none is
+// known: whoever follows the jobs up to there knows them as they are, or knew them
+// when it was asked. It is a linearizable read.
+func (s *Store) LastChange(ctx context.Context) (int64, error) {
+	res, err := s.look(ctx, keyOnly(s.changedKey))
+	if err != nil {
+		return 0, fmt.Errorf("read the last change of a job: %w", err)
+	}
+	if kvs := res.Results[0].KVs; len(kvs) > 0 {
+		s.changed.set(kvs[0].ModRevision)
+		return kvs[0].ModRevision, nil
+	}
+	return 0, nil
+}
+
 // changedCache is the revision of the last change of any job, as far as it is
 // known; 0 until there was one. It is never newer than the truth.
 type changedCache struct{ revision atomic.Int64 }
@@ -275,24 +290,28 @@ func decodeClosed(from kv.KeyValue) (state.Closed, error) {
 	return state.Closed{Instant: codec.Time(p.GetInstant()), Mark: codec.Time(p.GetMark()), Revision: from.ModRevision}, nil
 }
 
-// olderVersions is how many of a job's older versions a new leader looks at.
+// olderVersions is how many of a job's older versions a new leader reads at a time.
 const olderVersions = 20
 
-// OlderVersions answers a job's newest versions before a generation, the newest
-// first, at most olderVersions. The Revision of each is that at which it was
-// stored. One that cannot be read is left out.
-func (s *Store) OlderVersions(ctx context.Context, id state.JobID, before int64) ([]state.JobVersion, error) {
+// OlderVersions answers a page of a job's versions before a generation, 0 for all,
+// the newest first. The Revision of each is that at which it was stored. One that
+// cannot be read is left out. next is the generation before which the next page
+// begins, 0 where there is none.
+func (s *Store) OlderVersions(ctx context.Context, id state.JobID, before int64) (page []state.JobVersion, next int64, err error) {
 	entries, err := s.ListVersions(ctx, id, before, olderVersions)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	versions := make([]state.JobVersion, 0, len(entries))
 	for i := range entries {
+		next = entries[i].Version.Job.Generation
 		if entries[i].Broken == nil {
 			v := entries[i].Version
 			v.Job.Revision = entries[i].Revision
-			versions = append(versions, v)
+			page = append(page, v)
 		}
 	}
-	return versions, nil
+	if next == 1 {
+		next = 0
+	}
+	return page, next, nil
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -85,7 +86,44 @@ func TestChangeBehindTheWatermark(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, gone, 1)
 	require.Equal(t, mark, gone[0].Time)
-	versions, err := r.s.OlderVersions(ctx, billing, 0)
+	versions, _, err := r.s.OlderVersions(ctx, billing, 0)
 	require.NoError(t, err)
 	require.Equal(t, gone[0].Job.Revision, versions[0].Job.Revision)
+}
+
+// The last change of any job is read from the store, not from what is known here.
+func TestLastChange(t *testing.T) {
+	r := newRig(t)
+	none, err := r.s.LastChange(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, none)
+	put, err := r.other().PutJob(t.Context(), putOf(billing, specOf("@daily")))
+	require.NoError(t, err)
+	r.put("elsewhere", "x")
+	last, err := r.s.LastChange(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, put.Entry.Job.Revision, last)
+}
+
+// All versions that are kept are answered, in pages.
+func TestOlderVersionsGoOn(t *testing.T) {
+	r := newRig(t)
+	for n := range 2*olderVersions + 5 {
+		_, err := r.s.PutJob(t.Context(), putOf(billing, specOf(fmt.Sprintf("@every %ds", n+1))))
+		require.NoError(t, err)
+	}
+	var generations []int64
+	for next := int64(2*olderVersions + 4); next != 0; {
+		page, behind, err := r.s.OlderVersions(t.Context(), billing, next)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(page), olderVersions)
+		for i := range page {
+			generations = append(generations, page[i].Job.Generation)
+		}
+		next = behind
+	}
+	require.Len(t, generations, 2*olderVersions+3)
+	for i, g := range generations {
+		require.EqualValues(t, 2*olderVersions+3-i, g)
+	}
 }

@@ -117,7 +117,7 @@ func TestUnknownOutcomes(t *testing.T) {
 		"give up": func(w *world) (func() (any, error), any) {
 			l := w.wait(start(w))
 			return func() (any, error) {
-				return w.s.GiveUp(ctx, w.term, l, state.StateMissed, "", slotAt(6))
+				return w.s.GiveUp(ctx, w.term, l, state.StateMissed, "", slotAt(6), 0)
 			}, true
 		},
 		"decide": func(w *world) (func() (any, error), any) {
@@ -205,7 +205,7 @@ func TestUnknownOutcomeOfALeaderThatFalls(t *testing.T) {
 		"decide": func(r *rig, term state.Term) (bool, error) { return r.s.Decide(ctx, term, skipOf(billing, 9), true, 0) },
 		"give up": func(r *rig, term state.Term) (bool, error) {
 			w, _ := r.live(state.Live{Job: jobNo(1), Run: slotRun(5), Exclusive: true})
-			return r.s.GiveUp(ctx, term, w, state.StateMissed, "", slotAt(9))
+			return r.s.GiveUp(ctx, term, w, state.StateMissed, "", slotAt(9), 0)
 		},
 		"decide a range": func(r *rig, term state.Term) (bool, error) {
 			closed, _ := r.get(r.s.keys.closed())
@@ -322,7 +322,7 @@ func TestLateRepetitions(t *testing.T) {
 		require.True(t, ok)
 		repeat()
 		w, _ = r.live(l)
-		ok, err = r.s.GiveUp(t.Context(), term, w, state.StateMissed, "", slotAt(9))
+		ok, err = r.s.GiveUp(t.Context(), term, w, state.StateMissed, "", slotAt(9), 0)
 		require.NoError(t, err)
 		require.True(t, ok)
 		repeat()

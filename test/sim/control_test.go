@@ -1,9 +1,13 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,7 +23,9 @@ import (
 	"github.com/leaderd/leaderd/state/store"
 )
 
-const leaderKey = store.DefaultPrefix + "leader/held"
+// candidatesPrefix is before the keys of those who lead or wait for their turn, in
+// order of creation.
+const candidatesPrefix = store.DefaultPrefix + "leader/candidates/"
 
 // control is one life of a control node.
 type control struct {
@@ -31,9 +37,11 @@ type control struct {
 	planner *planner.Planner
 	catalog *planner.Catalog
 	server  *grpc.Server
-	// lease is the leadership's, 0 while there is none.
+	// lease is the candidacy's, 0 while there is none; term and key are those of
+	// the newest term.
 	lease atomic.Int64
 	term  atomic.Int64
+	key   atomic.Pointer[string]
 	// ended are the errors with which terms ended.
 	mu    sync.Mutex
 	ended []error
@@ -131,14 +139,12 @@ func (c *control) campaign(ctx context.Context) {
 	}
 }
 
-// lead makes the leader's key, if it is free, and leads until the term is lost.
+// lead puts a candidate's key, waits until it is the oldest, and leads until the
+// term is lost.
 func (c *control) lead(ctx context.Context) error {
 	once, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	begun := time.Now()
-	if res, err := c.link.Range(once, leaderKey, "", kv.RangeOptions{KeysOnly: true}); err != nil || len(res.KVs) > 0 {
-		return err
-	}
 	lease, ttl, err := c.link.Grant(once, electionTTL)
 	if err != nil {
 		return err
@@ -148,31 +154,62 @@ func (c *control) lead(ctx context.Context) error {
 		defer cancel()
 		_ = c.link.Revoke(ctx, lease)
 	}()
-	res, err := c.link.Txn(once, kv.Txn{
-		If:   []kv.Compare{{Key: leaderKey, Target: kv.TargetCreateRevision}},
-		Then: []kv.Op{kv.Put(leaderKey, []byte(c.name), lease)},
-	})
-	if err != nil || !res.Succeeded {
+	key := fmt.Sprintf("%s%016x", candidatesPrefix, lease)
+	put, err := c.link.Txn(once, kv.Txn{Then: []kv.Op{kv.Put(key, []byte(c.name), lease)}})
+	if err != nil {
 		return err
 	}
 	c.lease.Store(int64(lease))
-	c.term.Store(res.Revision)
 	defer c.lease.Store(0)
 	lctx, lose := context.WithCancelCause(ctx)
-	defer lose(nil)
 	var keeper sync.WaitGroup
 	keeper.Go(func() { c.keep(lctx, lose, lease, ttl, begun) })
-	err = c.planner.Run(lctx, state.Term{Number: res.Revision, Key: leaderKey})
+	defer keeper.Wait()
+	defer lose(nil)
+	if err := c.turn(lctx, key); err != nil {
+		return err
+	}
+	c.key.Store(&key)
+	c.term.Store(put.Revision)
+	err = c.planner.Run(lctx, state.Term{Number: put.Revision, Key: key})
 	if err == nil {
 		err = context.Cause(lctx)
 	}
 	lose(errors.New("term is over"))
 	keeper.Wait()
-	c.w.logger(c.name).Named("election").Info("term ended", "term", res.Revision, "err", err)
+	c.w.logger(c.name).Named("election").Info("term ended", "term", put.Revision, "err", err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = append(c.ended, err)
 	return err
+}
+
+// turn waits until a candidate's key is the oldest. The error tells that it is gone.
+func (c *control) turn(ctx context.Context, key string) error {
+	for {
+		once, cancel := context.WithTimeout(ctx, time.Second)
+		res, err := c.link.Range(once, candidatesPrefix, strings.TrimSuffix(candidatesPrefix, "/")+"0", kv.RangeOptions{})
+		cancel()
+		if err == nil {
+			switch first := oldest(res.KVs); {
+			case first.Key == key:
+				return nil
+			case !slices.ContainsFunc(res.KVs, func(k kv.KeyValue) bool { return k.Key == key }):
+				return errors.New("the candidate's key is gone")
+			}
+		}
+		if !sleep(ctx, 100*time.Millisecond) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// oldest is the key that was created first, none of none.
+func oldest(kvs []kv.KeyValue) kv.KeyValue {
+	if len(kvs) == 0 {
+		return kv.KeyValue{}
+	}
+	return slices.MinFunc(kvs, func(a, b kv.KeyValue) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) })
 }
 
 // keep renews the leader's lease. It ends the term when the store says that the
@@ -298,26 +335,32 @@ type leaders struct {
 func newLeaders(mem *memkv.Store) *leaders { return &leaders{mem: mem, changed: make(chan struct{})} }
 
 func (l *leaders) run(ctx context.Context) {
-	w, err := l.mem.Watch(ctx, leaderKey, "", 1)
+	w, err := l.mem.Watch(ctx, candidatesPrefix, strings.TrimSuffix(candidatesPrefix, "/")+"0", 1)
 	if err != nil {
 		return
 	}
 	defer w.Close()
+	candidates := map[string]kv.KeyValue{}
 	for {
 		b, err := w.Next(ctx)
 		if err != nil {
 			return
 		}
 		for _, e := range b.Events {
-			var now leaderNow
-			if !e.Deleted {
-				now = leaderNow{Name: string(e.KV.Value), Address: string(e.KV.Value), Term: e.KV.CreateRevision}
+			if candidates[e.KV.Key] = e.KV; e.Deleted {
+				delete(candidates, e.KV.Key)
 			}
-			l.mu.Lock()
+		}
+		var now leaderNow
+		if first := oldest(slices.Collect(maps.Values(candidates))); first.Key != "" {
+			now = leaderNow{Name: string(first.Value), Address: string(first.Value), Term: first.CreateRevision}
+		}
+		l.mu.Lock()
+		if l.now != now {
 			l.now = now
 			close(l.changed)
 			l.changed = make(chan struct{})
-			l.mu.Unlock()
 		}
+		l.mu.Unlock()
 	}
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -50,7 +51,7 @@ func TestLostTermEndsClean(t *testing.T) {
 		w.pass(2 * time.Second)
 		first := c.term.Load()
 		// Behind the leader's back: its lease still stands.
-		_, err := w.mem.Txn(w.ctx, kv.Txn{Then: []kv.Op{kv.Delete(leaderKey)}})
+		_, err := w.mem.Txn(w.ctx, kv.Txn{Then: []kv.Op{kv.Delete(*c.key.Load())}})
 		require.NoError(t, err)
 		w.awaitLeader(first)
 		require.ErrorIs(t, c.terms()[0], state.ErrTermLost)
@@ -190,6 +191,7 @@ func TestDeafNodeDoesNotLead(t *testing.T) {
 		deaf := w.control("c2")
 		w.worker("e1", place{})
 		w.pass(time.Second)
+		require.NotZero(t, deaf.lease.Load(), "it waits for its turn")
 		deaf.link.deafen()
 		w.put(newJob("flush", "@every 1h")) // ends the calls that were under way
 		w.pass(time.Second)
@@ -204,6 +206,46 @@ func TestDeafNodeDoesNotLead(t *testing.T) {
 		w.control("c3")
 		w.awaitLeader(deaf.term.Load())
 		w.pass(20 * time.Second)
+		w.verify(true)
+	})
+}
+
+// TestOldSlotDoesNotHoldUpTheNext has one slot that nobody can run hold the
+// watermark for minutes before a leader dies: its successor does not go through all
+// that was due since before it plans what is due next.
+func TestOldSlotDoesNotHoldUpTheNext(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.plan.MaxOpen = 160 // what is due in a horizon, and a little more
+		stuck := newJob("stuck", "0 1 0 * * *").with(func(s *state.JobSpec) {
+			s.Overlap, s.StartDeadline = state.OverlapSkip, 10*time.Minute
+			s.Selector = map[string]string{"no": "node"}
+		})
+		w.put(stuck)
+		var all []*job
+		for i := range 10 {
+			all = append(all, newJob(fmt.Sprint("a", i), "* * * * * *"))
+			w.put(all[i])
+		}
+		w.net.setLatency(time.Second)
+		slot := time.Now().Truncate(time.Minute).Add(time.Minute)
+		w.control("c1")
+		w.control("c2")
+		w.worker("e1", place{})
+		c := w.awaitLeader(0)
+		w.until(slot.Add(8 * time.Minute))
+		mark, err := w.api.GetWatermark(w.ctx)
+		require.NoError(t, err)
+		require.True(t, mark.Instant.Before(slot), "the old slot holds it")
+		from := time.Now()
+		c.kill()
+		w.awaitLeader(c.term.Load())
+		w.pass(30 * time.Second)
+		for _, j := range all {
+			w.punctual(j, from, from.Add(30*time.Second), 0)
+		}
+		require.Empty(t, w.records(stuck), "it may run yet")
+		w.until(slot.Add(11 * time.Minute))
+		require.Equal(t, "missed:deadline", w.slotVerdict(stuck, slot))
 		w.verify(true)
 	})
 }

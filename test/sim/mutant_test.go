@@ -181,7 +181,7 @@ func TestLeaderBehindTakesNoRun(t *testing.T) {
 		run := w.trigger(j, 1, false)
 		w.pass(time.Second)
 		live := w.entry(j, run).Live[0]
-		_, _, err := c.store.MarkLost(w.ctx, state.Term{Number: c.term.Load(), Key: leaderKey}, live, time.Now())
+		_, _, err := c.store.MarkLost(w.ctx, state.Term{Number: c.term.Load(), Key: *c.key.Load()}, live, time.Now())
 		require.NoError(t, err)
 		w.pass(4 * time.Minute)
 		w.verify(true)

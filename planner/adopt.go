@@ -1,0 +1,135 @@
+package planner
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/leaderd/leaderd/state"
+)
+
+// Runs that were asked for, and runs that wait, are news that come apart from those
+// of the jobs: one may be of a job of which nothing is known here yet. It ends as the
+// run of a deleted job only when all is known that was stored before it, and by a
+// transaction that compares that there is no such job.
+
+// find answers a job as it is known by now, nil if there is none.
+func (t *term) find(id state.JobID, now time.Time) *timed {
+	if t.jobs[id] == nil {
+		// Perhaps the news of it is on the way to this loop.
+		if c := t.sources.Catalog.Get(id); c != nil {
+			t.change(change{id: id, job: c}, now)
+		}
+	}
+	return t.jobs[id]
+}
+
+// onceKnown runs do in the loop when all changes of jobs up to a revision are known.
+func (t *term) onceKnown(revision int64, do func()) {
+	t.group.Go(func() error {
+		err := t.sources.Fresh(t.ctx, revision)
+		t.post(t.ctx, func() {
+			if err != nil {
+				t.checkErr("wait for the jobs' watch", err)
+				t.later(time.Second, func() { t.onceKnown(revision, do) })
+				return
+			}
+			do()
+		})
+		return nil
+	})
+}
+
+// adopt opens the run of an entry that is closed anew, for the job as it is now.
+func (t *term) adopt(e *entry) {
+	if e.waiting != nil {
+		t.addWaiting(e.waiting, t.now())
+	} else {
+		t.openPending(e.pending)
+	}
+}
+
+// addPending opens entries for runs that were asked for.
+func (t *term) addPending(runs []state.Pending) {
+	for i := range runs {
+		t.openPending(&runs[i])
+	}
+}
+
+func (t *term) openPending(p *state.Pending) {
+	now := t.now()
+	if job := t.find(p.Job, now); job != nil {
+		t.addAsked(p, job, now)
+		return
+	}
+	t.onceKnown(p.Revision, func() {
+		now := t.now()
+		if job := t.find(p.Job, now); job != nil {
+			t.addAsked(p, job, now)
+		} else {
+			t.orphan(p, now)
+		}
+	})
+}
+
+func (t *term) addAsked(p *state.Pending, job *timed, now time.Time) {
+	t.add(&entry{
+		entryKey: entryKey{job: job, due: p.Requested.UnixMicro(), run: p.Run},
+		version:  job.job,
+		pending:  p,
+	}, now)
+}
+
+// orphan ends a pending run whose job has been deleted.
+func (t *term) orphan(p *state.Pending, now time.Time) {
+	gone := newTimed(&Job{ID: p.Job, Paused: true})
+	e := &entry{
+		entryKey: entryKey{job: gone, due: p.Requested.UnixMicro(), run: p.Run}, version: gone.job, pending: p,
+	}
+	t.add(e, now)
+	t.decideGone(e, now)
+}
+
+// addWaiting opens an entry for a further attempt at a run.
+func (t *term) addWaiting(l *state.Live, now time.Time) {
+	if job := t.find(l.Job, now); job != nil {
+		t.openWaiting(l, job, now)
+		return
+	}
+	t.onceKnown(l.Token, func() {
+		now := t.now()
+		if job := t.find(l.Job, now); job != nil {
+			t.openWaiting(l, job, now)
+		} else {
+			t.giveUp(l, now)
+		}
+	})
+}
+
+func (t *term) openWaiting(l *state.Live, job *timed, now time.Time) {
+	key := entryKey{job: job, due: l.Due.UnixMicro(), shard: l.Shard}
+	if _, slot := l.Run.Slot(); !slot {
+		key.run = l.Run
+	}
+	if e := t.open[key.open()]; e != nil {
+		if e.waiting != nil && e.waiting.Token >= l.Token || e.deciding {
+			return
+		}
+		t.close(e) // the run has a record: this is its next attempt
+	}
+	t.add(&entry{entryKey: key, version: job.job, waiting: l}, now)
+}
+
+// giveUp ends a waiting run whose job has been deleted.
+func (t *term) giveUp(l *state.Live, now time.Time) {
+	t.task(func(ctx context.Context) func() {
+		_, err := t.store.GiveUp(ctx, t.leadership, *l, state.StateCancelled, state.ReasonDeleted, now, state.NoJob)
+		return func() {
+			if errors.Is(err, state.ErrJobChanged) {
+				t.later(time.Second, func() { t.addWaiting(l, t.now()) })
+				return
+			}
+			t.checkErr("give up "+l.Job.String(), err)
+		}
+	})
+}

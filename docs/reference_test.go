@@ -256,6 +256,8 @@ var limits = map[string]struct {
 	"MaxVersionsKept":   {"versions kept of a job", state.MaxVersionsKept},
 	"MaxCapacity":       {"capacity of an executor", state.MaxCapacity},
 	"MaxAttemptRecords": {"attempts kept in a record", state.MaxAttemptRecords},
+	"MaxSlotWindow":     {"window of a ledger or a simulation", state.MaxSlotWindow},
+	"MaxSimulatedSlots": {"slots that a simulation lists", state.MaxSimulatedSlots},
 }
 
 func inBytes(n int) string { return fmt.Sprintf("%d bytes", n) }

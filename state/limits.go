@@ -27,4 +27,6 @@ const (
 	MaxVersionsKept   = 50
 	MaxCapacity       = 1 << 20
 	MaxAttemptRecords = 20
+	MaxSlotWindow     = 366 * 24 * time.Hour
+	MaxSimulatedSlots = 10_000
 )

@@ -51,14 +51,17 @@ func splitName(name, pattern string) ([]string, error) {
 
 // parseJobName reads a job's resource name; what is wrong with it is added to v
 // as a violation of the field "name".
-func parseJobName(v *state.Violations, name string) state.JobID {
+func parseJobName(v *state.Violations, name string) state.JobID { return parseJob(v, "name", name) }
+
+// parseJob is parseJobName for another field.
+func parseJob(v *state.Violations, field, name string) state.JobID {
 	vars, err := splitName(name, jobPattern)
 	if err != nil {
-		v.Add("name", "%s", err)
+		v.Add(field, "%s", err)
 		return state.JobID{}
 	}
-	checkPart(v, "name", "namespace", vars[0])
-	checkPart(v, "name", "job", vars[1])
+	checkPart(v, field, "namespace", vars[0])
+	checkPart(v, field, "job", vars[1])
 	return state.JobID{Namespace: vars[0], Name: vars[1]}
 }
 

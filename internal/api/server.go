@@ -51,6 +51,7 @@ type Triggerer interface {
 type RunReader interface {
 	GetRun(ctx context.Context, id state.JobID, run state.RunID) (store.RunEntry, error)
 	ListRuns(ctx context.Context, l store.ListRuns) (store.RunPage, error)
+	ListSlots(ctx context.Context, l store.ListSlots) (store.SlotPage, error)
 }
 
 // WatermarkReader reads the watermark; its Revision is 0 before the first.
@@ -130,11 +131,12 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Server is the three services. It starts nothing and keeps no state.
+// Server is the services. It starts nothing and keeps no state.
 type Server struct {
-	jobs    *jobService
-	runs    *runService
-	cluster *clusterService
+	jobs     *jobService
+	runs     *runService
+	timeline *timelineService
+	cluster  *clusterService
 }
 
 // New makes a Server.
@@ -149,9 +151,10 @@ func New(cfg Config) (*Server, error) {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	return &Server{
-		jobs:    &jobService{cfg: &cfg},
-		runs:    &runService{cfg: &cfg},
-		cluster: &clusterService{cfg: &cfg},
+		jobs:     &jobService{cfg: &cfg},
+		runs:     &runService{cfg: &cfg},
+		timeline: &timelineService{cfg: &cfg},
+		cluster:  &clusterService{cfg: &cfg},
 	}, nil
 }
 
@@ -159,5 +162,6 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	leaderdv1.RegisterJobServiceServer(r, s.jobs)
 	leaderdv1.RegisterRunServiceServer(r, s.runs)
+	leaderdv1.RegisterTimelineServiceServer(r, s.timeline)
 	leaderdv1.RegisterClusterServiceServer(r, s.cluster)
 }

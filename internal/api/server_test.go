@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,7 +35,21 @@ type served struct {
 	jobs    leaderdv1.JobServiceClient
 	runs    leaderdv1.RunServiceClient
 	cluster leaderdv1.ClusterServiceClient
+
+	timeline leaderdv1.TimelineServiceClient
+	clock    atomic.Pointer[time.Time] // nil: the real one
 }
+
+// wall is what the API takes for the time.
+func (s *served) wall() time.Time {
+	if at := s.clock.Load(); at != nil {
+		return *at
+	}
+	return time.Now()
+}
+
+// at sets the clock that the API reads.
+func (s *served) at(now time.Time) { s.clock.Store(&now) }
 
 type leadership struct{}
 
@@ -58,7 +73,7 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	s := &served{db: mem, store: st}
 	server, err := New(Config{
 		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Runs: st, Watermark: st,
-		Leadership: leadership{}, Nodes: nodes, Jobs: counts{},
+		Leadership: leadership{}, Nodes: nodes, Jobs: counts{}, Wall: s.wall,
 	})
 	require.NoError(t, err)
 
@@ -86,6 +101,7 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	})
 	s.jobs = leaderdv1.NewJobServiceClient(conn)
 	s.runs = leaderdv1.NewRunServiceClient(conn)
+	s.timeline = leaderdv1.NewTimelineServiceClient(conn)
 	s.cluster = leaderdv1.NewClusterServiceClient(conn)
 	return s
 }

@@ -23,6 +23,7 @@ func jobCommand(d Deps) *cobra.Command {
 		jobResume(d, o),
 		jobDelete(d, o),
 		jobTrigger(d, o),
+		jobLedger(d, o),
 	)
 	c.Aliases = []string{"jobs"}
 	o.bind(c.PersistentFlags(), d)

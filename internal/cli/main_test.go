@@ -34,6 +34,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fake struct {
 	leaderdv1.UnimplementedJobServiceServer
 	leaderdv1.UnimplementedRunServiceServer
+	leaderdv1.UnimplementedTimelineServiceServer
 	leaderdv1.UnimplementedClusterServiceServer
 
 	mu     sync.Mutex
@@ -44,6 +45,9 @@ type fake struct {
 	fail   func(method string) error
 	listed func(*leaderdv1.ListRunsRequest)
 	late   *leaderdv1.LateRuns
+
+	slots []*leaderdv1.ListSlotsResponse // of each page
+	asked *leaderdv1.ListSlotsRequest    // the last
 }
 
 var slot = time.Date(2026, 11, 30, 2, 0, 0, 0, time.UTC)
@@ -62,6 +66,7 @@ func (f *fake) serve(t *testing.T, l net.Listener) {
 	s := grpc.NewServer(grpc.UnaryInterceptor(f.intercept))
 	leaderdv1.RegisterJobServiceServer(s, f)
 	leaderdv1.RegisterRunServiceServer(s, f)
+	leaderdv1.RegisterTimelineServiceServer(s, f)
 	leaderdv1.RegisterClusterServiceServer(s, f)
 	done := make(chan struct{})
 	go func() {

@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+)
+
+func (f *fake) ListSlots(_ context.Context, r *leaderdv1.ListSlotsRequest) (*leaderdv1.ListSlotsResponse, error) {
+	f.asked = r
+	page, _ := strconv.Atoi(r.GetPageToken())
+	return f.slots[page], nil
+}
+
+func TestLedger(t *testing.T) {
+	f, addr := startFake(t)
+	const job = "namespaces/default/jobs/billing"
+	at := func(n int) *timestamppb.Timestamp { return timestamppb.New(slot.Add(time.Duration(n) * time.Minute)) }
+	missed := &leaderdv1.Run{Name: job + "/runs/20261130T020500Z", State: leaderdv1.Run_STATE_MISSED, Reason: "outage", DueTime: at(5)}
+	by := &leaderdv1.VersionRef{Generation: 2, Change: leaderdv1.JobVersion_CHANGE_PAUSE, Actor: "alice", Reason: "disk swap", EffectiveTime: at(9)}
+	f.slots = []*leaderdv1.ListSlotsResponse{
+		{Slots: []*leaderdv1.Slot{
+			{SlotTime: at(0), SlotCount: 1, Answer: leaderdv1.Slot_ANSWER_VERDICT, JobGeneration: 1, Run: runOf(job, slot, leaderdv1.Run_STATE_SUCCEEDED, 4*time.Millisecond, time.Second)},
+			{SlotTime: at(5), UntilTime: at(7), SlotCount: 3, Answer: leaderdv1.Slot_ANSWER_VERDICT, JobGeneration: 1, Run: missed},
+			{SlotTime: at(10), UntilTime: at(20), SlotCount: 11, Answer: leaderdv1.Slot_ANSWER_PAUSED, JobGeneration: 2, By: by},
+		}, NextPageToken: "1"},
+		{NextPageToken: "2"},
+		{Slots: []*leaderdv1.Slot{
+			{SlotTime: at(21), SlotCount: 1, Answer: leaderdv1.Slot_ANSWER_PAUSED, JobGeneration: 2, By: by},
+			{SlotTime: at(30), SlotCount: 1, Answer: leaderdv1.Slot_ANSWER_PLANNED, JobGeneration: 3},
+		}},
+	}
+	require.Equal(t, `SLOT                  UNTIL                 SLOTS  ANSWER         VERSION  LATE  NODE  WHY
+2026-11-30T02:00:00Z  -                     -      succeeded      1        +4ms  n1    -
+2026-11-30T02:05:00Z  2026-11-30T02:07:00Z  3      missed:outage  1        -     -     -
+2026-11-30T02:10:00Z  2026-11-30T02:21:00Z  12     paused         2        -     -     version 2, pause by alice: disk swap
+2026-11-30T02:30:00Z  -                     -      planned        3        -     -     -
+`, succeed(t, addr, "", "job", "ledger", "billing", "--from", "2026-11-30T02:00:00Z", "--to", "2026-11-30T03:00:00Z"))
+	require.Equal(t, time.Hour, f.asked.GetEndTime().AsTime().Sub(f.asked.GetStartTime().AsTime()))
+	require.Contains(t, succeed(t, addr, "", "job", "ledger", "billing", "-o", "json"), `"answer": "ANSWER_PAUSED"`)
+	require.Equal(t, 25*time.Hour, f.asked.GetEndTime().AsTime().Sub(f.asked.GetStartTime().AsTime()))
+
+	code, _, stderr := cmdline(t, addr, "", "job", "ledger", "billing", "--from", "yesterday")
+	require.Equal(t, 2, code)
+	require.Equal(t, "error: --from: \"yesterday\" is neither a duration such as 90m or 24h, nor a time such as 2026-11-30T02:00:00Z\n", stderr)
+}

@@ -1,0 +1,93 @@
+package ledger
+
+import (
+	"slices"
+	"time"
+
+	"github.com/leaderd/leaderd/planner"
+	"github.com/leaderd/leaderd/planner/schedule"
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+)
+
+// Explanation says what an instant is to a job.
+type Explanation struct {
+	At time.Time
+	// Entry is the slot; nil if no kept version names the instant.
+	Entry *Entry
+	// Span is that of the version that was in force; nil if there was no job yet.
+	Span *Span
+	// Created is when the job came into being, where that is later than At.
+	Created time.Time
+	// Schedules are what each schedule of the version says.
+	Schedules []ScheduleAnswer
+	// Before and After are the nearest slots; zero for none.
+	Before, After time.Time
+}
+
+// ScheduleAnswer is what one schedule of a job says.
+type ScheduleAnswer struct {
+	schedule.Answer
+
+	Text string
+	// Before and After are its nearest instants; zero for none.
+	Before, After time.Time
+}
+
+// Explain says what an instant is. Records are those of that instant.
+func Explain(in *Input, t time.Time) Explanation {
+	x := Explanation{At: t}
+	x.Before, x.After = nearest(in.Spans, t)
+	i := at(in.Spans, t)
+	switch {
+	case i >= 0:
+		x.Span = &in.Spans[i]
+		x.Schedules = answers(x.Span, t)
+	case len(in.Spans) > 0 && !t.After(in.Spans[0].From):
+		x.Created = in.Spans[0].From
+	}
+	if t.Nanosecond() != 0 {
+		return x
+	}
+	entries, _ := List(in, Window{From: t, To: t.Add(time.Second), Most: 1})
+	if len(entries) > 0 {
+		x.Entry = &entries[0]
+		return x
+	}
+	if i < 0 || in.Spans[i].Kind != KindDue {
+		return x
+	}
+	// The newest of the older versions that name it, and what came after that one.
+	for j := range slices.Backward(in.Spans[:i]) {
+		s := &in.Spans[j]
+		if s.Kind != KindDue && s.Kind != KindPaused || s.job == nil || !s.job.NextSlot(t.Add(-time.Second)).Equal(t) {
+			continue
+		}
+		x.Entry = &Entry{
+			Answer: leaderdv1.Slot_ANSWER_SUPERSEDED, First: t, Last: t, Count: 1, Generation: s.Version.Job.Generation, By: &in.Spans[j+1],
+		}
+		break
+	}
+	return x
+}
+
+// answers are what the schedules of a span's version say of an instant; none of a
+// version that cannot be planned.
+func answers(s *Span, t time.Time) []ScheduleAnswer {
+	if s.job == nil {
+		return nil
+	}
+	var out []ScheduleAnswer
+	o := planner.ScheduleOptions(&s.Version.Job)
+	for _, text := range s.Version.Job.Spec.Schedules {
+		a, err := schedule.Explain(text, o, t)
+		if err != nil {
+			continue // a text that cannot be read quarantines the job
+		}
+		compiled, err := schedule.Parse(text, o)
+		if err != nil {
+			continue
+		}
+		out = append(out, ScheduleAnswer{Text: text, Answer: a, Before: compiled.Prev(t.Add(-1)), After: compiled.Next(t)})
+	}
+	return out
+}

@@ -1,0 +1,42 @@
+package ledger
+
+import "github.com/leaderd/leaderd/state"
+
+// Reason says what a reason of a verdict means and what to do about it.
+type Reason struct {
+	// Name is what records have.
+	Name string
+	// Means is a clause such as "no executor attended the leader".
+	Means string
+	// Do is advice, a sentence.
+	Do string
+}
+
+// Reasons are those of all verdicts that are no end of work.
+func Reasons() []Reason {
+	return []Reason{
+		{state.ReasonOverlap, "an earlier run of the job was still live, and its overlap policy is skip", "Make the work shorter or the schedule wider, set a timeout, or let runs overlap."},
+		{state.ReasonPaused, "the job was paused after the slot was due, before it started", "Resume the job; slots of a pause are not caught up."},
+		{state.ReasonSuperseded, "the job was edited after the slot was due, before it started", "Nothing: the new version's slots count. Trigger a run if this one is needed."},
+		{state.ReasonDeleted, "the job was deleted before the run started", "Nothing, or put the job again."},
+		{state.ReasonInvalidJob, "the stored job is broken", "Put the job again; job get says what is wrong."},
+		{state.ReasonUnreadable, "the record of the job's last run cannot be read", "Delete the key that job get names, once no run of the job is at work."},
+		{state.ReasonDeadline, "it had not started when its start deadline was over", "Look for what kept it: full executors or a selector. A longer startDeadline lets it start later."},
+		{state.ReasonOutage, "no node led for longer than the horizon, or all were down", "Look at the leader's log for that time. catchUp says whether the latest such slot runs late."},
+		{state.ReasonNoExecutor, "no executor attended the leader", "Start a node with the role executor; look at its log if there is one."},
+		{state.ReasonNoMatchingNode, "no executor has the labels of the job's nodeSelector", "Compare nodeSelector with the labels in cluster status."},
+		{state.ReasonNoCapacity, "the executors that may run it were full", "Raise their capacity, add one, or spread the schedules."},
+		{state.ReasonRefused, "executors asked for the claim, and etcd took none", "Look at etcd: its quota, its disk, its leader."},
+		{state.ReasonUnclaimed, "an executor had it in its plan and did not claim it", "Look at the log of that executor, and at its clock."},
+	}
+}
+
+// reasonOf is the reason of a name; ok is false for one that is not known here.
+func reasonOf(name string) (Reason, bool) {
+	for _, r := range Reasons() {
+		if r.Name == name {
+			return r, true
+		}
+	}
+	return Reason{}, false
+}

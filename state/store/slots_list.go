@@ -1,0 +1,133 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/kv"
+)
+
+// ListSlots asks for what is stored of the slots of a job in a window.
+type ListSlots struct {
+	Job state.JobID
+	// From and To are the window, [From, To), in whole seconds.
+	From, To time.Time
+	// Limit is the most records to answer, at least 1.
+	Limit int
+}
+
+// SlotPage answers a ListSlots.
+type SlotPage struct {
+	// Slots are the records in order of slots. The first may be a verdict on a range
+	// that began before the window.
+	Slots []RunEntry
+	// Until is up to where the window was read, exclusive: To, or less where the limit
+	// or MaxPageBytes ended the page.
+	Until time.Time
+}
+
+// ListSlots reads records of slots, live and past, straight from the store. Which
+// slots have one is answered as of one revision, so that a slot that had one before
+// the call has one in the answer; each record is as of that revision or a later one.
+func (s *Store) ListSlots(ctx context.Context, l ListSlots) (SlotPage, error) {
+	page, err := s.listSlots(ctx, &l)
+	if err != nil {
+		return SlotPage{}, fmt.Errorf("list slots of %s: %w", l.Job, err)
+	}
+	return page, nil
+}
+
+func (s *Store) listSlots(ctx context.Context, l *ListSlots) (SlotPage, error) {
+	var page SlotPage
+	runs, until, err := s.slotsWithRecords(ctx, l)
+	if err != nil {
+		return page, err
+	}
+	page.Until = until
+	size := 0
+	if first := state.SlotRunID(l.From); len(runs) == 0 || runs[0] != first {
+		shared, err := s.GetRun(ctx, l.Job, first)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return page, err
+		}
+		if err == nil {
+			size += shared.size
+			page.Slots = append(page.Slots, shared)
+		}
+	}
+	for part := range slices.Chunk(runs, runsPerTxn) {
+		entries, err := s.readRuns(ctx, l.Job, part)
+		if err != nil {
+			return page, err
+		}
+		for i := range entries {
+			if size += entries[i].size; len(page.Slots) > 0 && size > MaxPageBytes {
+				page.Until, _ = entries[i].Run.Slot()
+				return page, nil
+			}
+			page.Slots = append(page.Slots, entries[i])
+		}
+	}
+	return page, nil
+}
+
+// slotsWithRecords answers the slots in a window that have a key of their own, in
+// order, and up to where that is all of them.
+func (s *Store) slotsWithRecords(ctx context.Context, l *ListSlots) (runs []state.RunID, until time.Time, err error) {
+	history, active, pending := s.keys.historyOf(l.Job), s.keys.activeOf(l.Job), s.keys.pending()+jobPart(l.Job)+"/"
+	from, to := escape(string(state.SlotRunID(l.From))), escape(string(state.SlotRunID(l.To)))
+	// Runs that were asked for lie between and count as well: they are few.
+	limit := int64(l.Limit)*2 + newestKeys
+	t := kv.Txn{}
+	prefixes := []string{history, active, pending}
+	for _, prefix := range prefixes {
+		op := kv.GetRange(prefix+from, prefix+to, limit+1)
+		op.Keys = true
+		t.Then = append(t.Then, op)
+	}
+	t.Then = append(t.Then, kv.Get(s.keys.activeGate(l.Job)))
+	var res kv.TxnResult
+	if err := s.repeat(ctx, func(ctx context.Context) (err error) {
+		res, err = s.kv.Txn(ctx, t)
+		return err
+	}); err != nil {
+		return nil, until, err
+	}
+	known := state.SlotRunID(l.To) // runs before this one are known
+	for i, prefix := range prefixes {
+		for n, found := range res.Results[i].KVs {
+			run, err := runPart(found.Key[len(prefix):])
+			if err != nil {
+				s.log.Error("key of no run is passed over", "key", found.Key, "err", err)
+				continue
+			}
+			if int64(n) == limit {
+				known = min(known, beginOf(run))
+				break
+			}
+			if _, slot := run.Slot(); slot {
+				runs = append(runs, run)
+			}
+		}
+	}
+	for _, found := range res.Results[len(prefixes)].KVs {
+		// One that cannot be read is told of by those who claim.
+		if live, err := decodeLive(l.Job, true, found); err == nil {
+			if slot, ok := live.Run.Slot(); ok && !slot.Before(l.From) && slot.Before(l.To) {
+				runs = append(runs, live.Run)
+			}
+		}
+	}
+	slices.Sort(runs)
+	runs = slices.Compact(runs)
+	runs = slices.DeleteFunc(runs, func(r state.RunID) bool { return r >= known })
+	if len(runs) > l.Limit {
+		known, runs = runs[l.Limit], runs[:l.Limit]
+	}
+	until, _ = known.Slot()
+	return runs, until, nil
+}

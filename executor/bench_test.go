@@ -160,7 +160,7 @@ func BenchmarkReplan(b *testing.B) {
 		b.Fatal(err)
 	}
 	const n = 100_000
-	d := newDesk(x, state.Owner{Node: "n", Revision: 1}, nil)
+	d := newDesk(b.Context(), x, state.Owner{Node: "n", Revision: 1}, nil)
 	d.trusted = func() bool { return true }
 	s := &session{specs: map[uint32]*spec{}, reports: newReports(nil)}
 	s.specs[1] = newSpec(s, noop(1, nil)[0])

@@ -2,11 +2,10 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/leaderd/leaderd/executor/output"
 	"github.com/leaderd/leaderd/internal/minheap"
@@ -45,8 +44,9 @@ type desk struct {
 	journal  Journal
 	runner   Runner
 	clock    func() time.Time // the wall clock
+	born     time.Time        // where steady begins
 	output   *output.Ring
-	log      hclog.Logger
+	log      *diary
 	metrics  *metrics
 	// fence ends the registration's work.
 	fence context.CancelCauseFunc
@@ -78,22 +78,24 @@ type desk struct {
 	gates    map[state.JobID]struct{}
 	claims   int  // under way
 	taken    int  // of the capacity
-	held     int  // goroutines of runs
+	held     int  // runs from the begin of their claim until their end is stored
 	starving bool // something waits for one of these three to sink
 }
 
-func newDesk(x *Executor, owner state.Owner, fence context.CancelCauseFunc) *desk {
+// newDesk makes a registration's desk, whose runs' work is done under work.
+func newDesk(work context.Context, x *Executor, owner state.Owner, fence context.CancelCauseFunc) *desk {
 	return &desk{
 		owner:    owner,
 		capacity: x.cfg.Node.Capacity,
 		journal:  x.journal,
 		runner:   x.runner,
 		clock:    x.cfg.Wall,
+		born:     time.Now(),
 		output:   x.cfg.Output,
 		log:      x.log,
 		metrics:  x.metrics,
 		fence:    fence,
-		trusted:  func() bool { return x.registrar.Trusted(owner) },
+		trusted:  func() bool { return !errors.Is(context.Cause(work), ErrFenced) && x.registrar.Trusted(owner) },
 		kill:     make(chan struct{}),
 		strays:   &x.strays,
 		starts:   starts{wall: func() int64 { return x.cfg.Wall().UnixNano() }, wake: make(chan struct{}, 1)},
@@ -108,6 +110,9 @@ func newDesk(x *Executor, owner state.Owner, fence context.CancelCauseFunc) *des
 
 // wall is this node's wall clock in nanoseconds since 1970.
 func (d *desk) wall() int64 { return d.clock().UnixNano() }
+
+// steady is a clock that nobody sets, in nanoseconds; it is never 0.
+func (d *desk) steady() int64 { return 1 + int64(time.Since(d.born)) }
 
 // close drops the queue and begins no more claims. Runs go on.
 func (d *desk) close() (dropped, running int) {

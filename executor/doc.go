@@ -7,7 +7,8 @@
 //	process       Executor.Run, until its context ends (drain)
 //	registration  one CreateRevision of the node's key; owns the queue and the runs
 //	session       one Attend stream with one leadership; owns the specs' numbers
-//	run           one goroutine, from claim to stored verdict
+//	run           one goroutine, from its slot to the end of its work; the claim
+//	              before that and the verdict after it are the journal's answers
 //
 // Each is built afresh, and what it started is waited for before the next one of
 // its kind begins. The end of a registration cancels all of its runs with cause
@@ -32,13 +33,21 @@
 // lets work start, and then only once this node's wall clock shows the slot. A
 // claim whose outcome is unknown may be ours: such an entry is claimed again
 // until there is an answer, even after it was revoked or its start deadline has
-// passed. If it is ours by then, it is not started, and gets a verdict.
+// passed. If it turns out to be ours after the start deadline, it is not started,
+// and gets that verdict. After a revoke it starts: the claim was committed before
+// the job was changed, or it would not have been.
 //
 // # Trust in the registration
 //
 // The registration is believed in until the start of the last keep-alive request
 // that was answered, plus the TTL, minus a fifth of it. That fifth is the time in
 // which cancelled work must stop; the runner's FenceGrace must be shorter.
+//
+// # The log
+//
+// What a registration has to say goes to its log from a goroutine beside (see
+// diary): a log that blocks delays neither the end of work that is fenced, nor a
+// drain, nor other runs' group commits.
 //
 // # Shape
 //

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/leaderd/leaderd/executor/runner"
 	"github.com/leaderd/leaderd/state"
 )
@@ -28,7 +26,7 @@ type Executor struct {
 	runner    Runner
 	dial      attender
 	cfg       Config
-	log       hclog.Logger
+	log       *diary
 	metrics   *metrics
 	registrar *Registrar
 	strays    atomic.Int64
@@ -51,7 +49,7 @@ func New(journal Journal, leaders Leaders, run Runner, dial Dial, cfg Config) (*
 		runner:    run,
 		dial:      grpcAttender(dial),
 		cfg:       cfg,
-		log:       cfg.Logger,
+		log:       registrar.log,
 		metrics:   newMetrics(cfg.Metrics),
 		registrar: registrar,
 	}, nil
@@ -84,7 +82,7 @@ func (x *Executor) serve(ctx, rctx context.Context, reg state.Registration) erro
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
 
-	d := newDesk(x, reg.Owner, fence)
+	d := newDesk(work, x, reg.Owner, fence)
 	d.starts.begin = func(r *run) { d.carry(work, final, r) }
 	var starting, parts sync.WaitGroup
 	starting.Go(func() { d.starts.run(work) })

@@ -54,6 +54,11 @@ func (d *desk) over(r *run, f *state.Finish, status state.TokenStatus) {
 	} else {
 		d.metrics.unstored.Inc()
 	}
+	if status == state.TokenFenced && d.trusted() {
+		d.log.Warn("the end of a run was fenced although this node's registration stands; its verdict is not stored",
+			"job", r.key.job, "run", r.key.run, "shard", r.key.shard, "attempt", r.key.attempt,
+			"state", f.Attempt.State, "token", r.live.Token)
+	}
 	if d.log.IsDebug() {
 		d.log.Debug("run ended", "job", r.key.job, "run", r.key.run, "shard", r.key.shard, "attempt", r.key.attempt,
 			"state", n.state, "lateness", r.lateness, "err", r.outcome.Error)

@@ -21,7 +21,7 @@ const (
 
 // lead decides how long before its slot an entry's claim begins: four times what
 // a claim takes, plus the time in which the journal gets through all that is due
-// soon. Its methods take the time, in nanoseconds of any steady clock.
+// soon. Its methods take the time, in nanoseconds of a clock that is never set and never 0.
 type lead struct {
 	latency  float64 // of a claim, in nanoseconds; moving average
 	rate     float64 // claims a second while loaded; moving average

@@ -143,7 +143,7 @@ func (d *desk) pick(now, lead int64) *entry {
 				continue
 			}
 		case prune(&d.later, later) && d.later.Top().Key <= now &&
-			(!prune(&d.ahead, ahead) || d.later.Top().Val.plan.due <= d.ahead.Top().Key):
+			(!prune(&d.ahead, ahead) || d.ahead.Top().Key-lead > now || d.later.Top().Val.plan.due <= d.ahead.Top().Key):
 			e = d.later.Pop().Val
 		case prune(&d.ahead, ahead) && d.ahead.Top().Key-lead <= now:
 			e = d.ahead.Pop().Val
@@ -236,7 +236,7 @@ func (d *desk) begin(e *entry, now int64) *run {
 	d.claims++
 	d.taken++
 	d.held++
-	d.lead.begin(now)
+	d.lead.begin(d.steady())
 	if e.plan.gated() {
 		d.gates[e.key.job] = struct{}{}
 	}

@@ -42,8 +42,8 @@ const (
 	ahead          // in the desk's heap of that name
 	later          // in the desk's heap of that name
 	full           // in the desk's list of those that found no room
-	claiming       // a goroutine asks for its claim
-	claimed        // it is ours; a goroutine takes it to its verdict
+	claiming       // the journal is asked for its claim
+	claimed        // it is ours: it waits for its slot, is at work, or its end is being stored
 	over           // decided, and remembered
 )
 

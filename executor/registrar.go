@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/leaderd/leaderd/internal/mutant"
 	"github.com/leaderd/leaderd/state"
@@ -28,7 +27,7 @@ type Hold func(ctx context.Context, reg state.Registration) error
 type Registrar struct {
 	registry Registry
 	cfg      RegistrarConfig
-	log      hclog.Logger
+	log      *diary
 	metrics  *registrarMetrics
 	current  atomic.Pointer[state.Registration]
 	deadline atomic.Pointer[time.Time] // of the trust in current
@@ -41,7 +40,7 @@ func NewRegistrar(registry Registry, cfg RegistrarConfig) (*Registrar, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configure registrar: %w", err)
 	}
-	return &Registrar{registry: registry, cfg: cfg, log: cfg.Logger, metrics: newRegistrarMetrics(cfg.Metrics)}, nil
+	return &Registrar{registry: registry, cfg: cfg, log: newDiary(cfg.Logger), metrics: newRegistrarMetrics(cfg.Metrics)}, nil
 }
 
 // Current is the registration that is held now. It never blocks.
@@ -68,6 +67,7 @@ func (r *Registrar) Trusted(owner state.Owner) bool {
 // survive is state.ErrNameTaken for longer than two TTLs: another process, which
 // started later, has the node's name for good. Run is called once at a time.
 func (r *Registrar) Run(ctx context.Context, hold Hold) error {
+	defer r.log.open()()
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval = 100 * time.Millisecond
 	pause.MaxInterval = 5 * time.Second

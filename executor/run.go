@@ -22,8 +22,10 @@ const (
 	maxRefused  = 30 * time.Second
 )
 
-// run is an entry on its way from claim to verdict. It belongs to its goroutine,
-// but for released.
+// run is an entry on its way from claim to verdict. It belongs to whoever takes it
+// on: the pace until its claim is asked for, the journal's answer to that, starts
+// until its slot, then its goroutine until the work is over, and last the journal's
+// answer to its end; but for released.
 type run struct {
 	desk  *desk
 	entry *entry
@@ -123,7 +125,7 @@ func (d *desk) settle(r *run, status state.ClaimStatus, err error, took time.Dur
 		delete(d.gates, e.key.job)
 	}
 	d.claims--
-	d.lead.end(now, took)
+	d.lead.end(d.steady(), took)
 	if d.starving {
 		signal(d.wake)
 	}

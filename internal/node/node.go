@@ -181,14 +181,7 @@ func (n *Node) register(ctx context.Context, registry executor.Registry) error {
 	if err != nil {
 		return err
 	}
-	return r.Run(ctx, func(held context.Context, _ state.Registration) error {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-held.Done():
-			return context.Cause(held)
-		}
-	})
+	return r.Run(ctx, nil)
 }
 
 // execute runs work until ctx ends and the executor has drained.

@@ -90,8 +90,9 @@ func (f askerFunc) answer(a reply) { f(a) }
 var errGone = errors.New("the caller has gone")
 
 // batcher is group commit: while transactions are under way further requests
-// gather, then go out together as the nested transactions of one. Each caller
-// gets its own answer.
+// gather, then go out together as one, which is flat where that may well succeed,
+// and holds them as nested transactions where not (see shape). Each caller gets its
+// own answer.
 //
 // All compares of a transaction see the state before it, so requests of which
 // one writes what another writes or reads never share a batch; they go out in

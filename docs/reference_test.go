@@ -258,6 +258,9 @@ var limits = map[string]struct {
 	"MaxAttemptRecords": {"attempts kept in a record", state.MaxAttemptRecords},
 	"MaxSlotWindow":     {"window of a ledger or a simulation", state.MaxSlotWindow},
 	"MaxSimulatedSlots": {"slots that a simulation lists", state.MaxSimulatedSlots},
+	"MaxPause":          {"how far ahead a pause may end", state.MaxPause},
+
+	"MaxPauseAfterFailures": {"failures in a row that pause a job", state.MaxPauseAfterFailures},
 }
 
 func inBytes(n int) string { return fmt.Sprintf("%d bytes", n) }

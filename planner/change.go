@@ -38,6 +38,8 @@ func (t *term) change(c change, now time.Time) {
 		}
 	}
 	was.job, was.last = c.job, never
+	t.watchPause(c.job)
+	t.watchFailures(was)
 	t.balancer.Release(jobKey(c.id)) // its selector may be another
 	if c.job.Broken != nil {
 		t.cfg.Logger.Warn("job is quarantined: it is due never until it is mended", "job", c.id, "err", c.job.Broken)
@@ -145,6 +147,7 @@ func (t *term) remove(was *timed, revision int64) {
 	t.timeline.remove(was)
 	t.balancer.Release(jobKey(was.job.ID))
 	delete(t.jobs, was.job.ID)
+	delete(t.failures.watched, was)
 	for _, e := range slices.Clone(was.open) {
 		switch {
 		case e.slot():

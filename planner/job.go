@@ -24,6 +24,11 @@ type Job struct {
 	// CatchUp tells whether the latest slot of an outage runs.
 	CatchUp bool
 	Paused  bool
+	// PausedUntil is when the pause ends by itself; zero: it does not.
+	PausedUntil time.Time
+	// PauseAfter is how many runs in a row may fail before the job is paused; 0: any
+	// number.
+	PauseAfter int
 	// Broken is set where the stored job cannot be planned. Such a job is due
 	// never and harms no other.
 	Broken error
@@ -53,9 +58,11 @@ func compile(j *state.Job, stored []byte) *Job {
 		Exclusive:  spec.Exclusive(),
 		CatchUp:    spec.CatchUp == state.CatchUpLatest,
 		Paused:     j.Paused,
+		PauseAfter: spec.PauseAfterFailures,
 		stored:     stored,
 	}
 	if j.Paused {
+		c.PausedUntil = j.PausedUntil
 		// A pause leaves the job's own instant alone, since it makes no slot due.
 		c.Effective = j.Updated
 	}

@@ -183,8 +183,12 @@ func (t *term) report(s *session, r *workerv1.Report, now time.Time) {
 // finished notes a run's end: how late it had started, and whether it waits for
 // another attempt.
 func (t *term) finished(s *session, p *workerv1.Progress, now time.Time) {
-	if s.versions[p.GetRef()].timed == nil {
+	job := s.versions[p.GetRef()].timed
+	if job == nil {
 		return
+	}
+	if to := state.RunState(p.GetState()); to == state.StateFailed || to == state.StateTimedOut {
+		t.lookAtFailures(job)
 	}
 	switch state.RunState(p.GetState()) { //nolint:exhaustive // of others it is not known that they started
 	case state.StateSucceeded, state.StateFailed, state.StateTimedOut:

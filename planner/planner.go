@@ -37,6 +37,14 @@ type Store interface {
 	ListDeleted(ctx context.Context) ([]state.JobVersion, error)
 	ForgetDeleted(ctx context.Context, term state.Term, v *state.JobVersion) error
 	ListLive(ctx context.Context, want func(*state.Live) bool) ([]state.Live, error)
+	// EndPause resumes a job whose pause has come to its end; one that has another
+	// revision is state.ErrJobChanged.
+	EndPause(ctx context.Context, term state.Term, id state.JobID, revision int64, now time.Time) error
+	// FailuresInARow tells whether the newest n runs of a job's version that ended by
+	// themselves all failed, and the last of them.
+	FailuresInARow(ctx context.Context, id state.JobID, generation int64, n int) (last state.RunID, all bool, err error)
+	// PauseFailing pauses a job; one that has another revision is state.ErrJobChanged.
+	PauseFailing(ctx context.Context, term state.Term, id state.JobID, revision int64, reason string, now time.Time) error
 	MarkLost(ctx context.Context, term state.Term, l state.Live, now time.Time) (state.Live, bool, error)
 	// GiveUp relies on the job as DecideVersion does; 0 relies on nothing.
 	GiveUp(

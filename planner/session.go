@@ -210,6 +210,7 @@ func (t *term) attend(s *session, hello *workerv1.Hello) {
 	}
 	t.sessions[s.owner.Node] = s
 	t.metrics.sessions.Set(float64(len(t.sessions)))
+	t.failures.audit = true
 	s.send(&workerv1.AttendResponse{Kind: &workerv1.AttendResponse_Welcome{Welcome: &workerv1.Welcome{
 		Term:          t.leadership.Number,
 		Horizon:       durationpb.New(t.cfg.Horizon),

@@ -109,6 +109,8 @@ func (t *term) takeOver(jobs []*Job, gone []state.JobVersion, mark state.Waterma
 	for _, j := range jobs {
 		timed := newTimed(j)
 		t.jobs[j.ID] = timed
+		t.watchPause(j)
+		t.watchFailures(timed)
 		if mutant.Off(mutant.Replay) {
 			t.timeline.put(timed, now)
 			continue
@@ -126,6 +128,7 @@ func (t *term) takeOver(jobs []*Job, gone []state.JobVersion, mark state.Waterma
 			t.onceClosed(func() { t.replayOlder(timed, j, before) })
 		}
 	}
+	t.failures.audit = true
 	for i := range gone {
 		d := &gone[i]
 		if t.jobs[d.Job.ID] == nil && before.ended(d.Job.Revision, d.Time) {

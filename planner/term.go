@@ -104,6 +104,12 @@ type term struct {
 	looking, lookAgain bool // see lookForWaiting
 
 	gates gates
+
+	// pauses are the jobs that were paused until an instant, by that; those that
+	// were changed since are dropped late.
+	pauses minheap.Heap[*Job]
+
+	failures failures
 }
 
 func newTerm(p *Planner, leadership state.Term) *term {
@@ -278,6 +284,8 @@ func (t *term) turn(now time.Time) {
 		t.overslept(now.Truncate(time.Second))
 	}
 	t.lastSeen = now
+	t.endPauses(now)
+	t.auditFailures(now)
 	t.plan(now)
 	t.check(now)
 	for _, s := range t.sessions {

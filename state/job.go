@@ -26,6 +26,10 @@ type Job struct {
 	// Paused jobs are due at no slot and start no run.
 	Paused      bool
 	PauseReason string
+	// PauseActor is who paused it.
+	PauseActor string
+	// PausedUntil is when the pause ends by itself; zero: it does not.
+	PausedUntil time.Time
 	// Created and Updated are the wall clock of the node that served the change.
 	Created time.Time
 	Updated time.Time
@@ -61,6 +65,10 @@ type JobSpec struct {
 
 	Timeout   time.Duration
 	KillGrace time.Duration
+
+	// PauseAfterFailures is how many runs in a row may fail or time out before
+	// the job is paused; 0: any number.
+	PauseAfterFailures int
 
 	// Exactly one target is set.
 	Command *Command
@@ -160,6 +168,15 @@ func (s JobSpec) WithDefaults() JobSpec {
 	}
 	return s
 }
+
+// PauseEnded tells whether the pause of a job has come to its end by now.
+func (j *Job) PauseEnded(now time.Time) bool {
+	return j.Paused && !j.PausedUntil.IsZero() && !now.Before(j.PausedUntil)
+}
+
+// Leaderd is who makes the versions that nobody asked for: where a pause ends by
+// itself, or failures pause a job.
+const Leaderd = "leaderd"
 
 // JobVersion is one version of a job: who made it, when, why, and its spec.
 type JobVersion struct {

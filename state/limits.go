@@ -29,4 +29,8 @@ const (
 	MaxAttemptRecords = 20
 	MaxSlotWindow     = 366 * 24 * time.Hour
 	MaxSimulatedSlots = 10_000
+	// MaxPause is how far ahead a pause may end by itself.
+	MaxPause = 3660 * 24 * time.Hour
+	// MaxPauseAfterFailures bounds JobSpec.PauseAfterFailures.
+	MaxPauseAfterFailures = 100
 )

@@ -8,7 +8,9 @@ import (
 
 // RunID names a run inside its job. It sorts by time: for a slot it is the slot
 // itself (20261130T020000Z), for others the time of their making and their kind
-// (20261130T020000Z-trigger-5f3a9c01).
+// (20261130T020000Z-trigger-5f3a9c01). A backfill's runs have the backfill's time,
+// and end in their slots
+// (20261130T020000Z-backfill-5f3a9c01-20261001T000000Z).
 type RunID string
 
 const slotLayout = "20060102T150405Z"
@@ -34,8 +36,11 @@ func (id RunID) Kind() RunKind {
 	if !found {
 		return KindSlot
 	}
-	if kind, _, _ := strings.Cut(rest, "-"); kind == "trigger" {
+	switch kind, _, _ := strings.Cut(rest, "-"); kind {
+	case "trigger":
 		return KindTrigger
+	case "backfill":
+		return KindBackfill
 	}
 	return KindUnknown
 }
@@ -48,6 +53,7 @@ const (
 	KindUnknown RunKind = iota
 	KindSlot
 	KindTrigger
+	KindBackfill
 )
 
 // RunState is where a run is. Those from Succeeded on are verdicts.

@@ -30,6 +30,9 @@ func (s *JobSpec) Validate(checks ScheduleChecks) error {
 	checkLabels(&v, "spec.nodeSelector", s.Selector)
 	checkDuration(&v, "spec.timeout", s.Timeout, time.Millisecond, MaxTimeout)
 	checkDuration(&v, "spec.killGrace", s.KillGrace, time.Millisecond, MaxKillGrace)
+	if n := s.PauseAfterFailures; n < 0 || n > MaxPauseAfterFailures {
+		v.Add("spec.pauseAfterFailures", "%d is outside 0–%d; 0 means never", n, MaxPauseAfterFailures)
+	}
 	s.checkTarget(&v)
 	return v.Err()
 }

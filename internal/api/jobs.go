@@ -131,15 +131,20 @@ type changeRequest interface {
 
 func (s *jobService) changeOf(ctx context.Context, req changeRequest) (store.ChangeJob, error) {
 	var v state.Violations
+	c := s.parseChange(ctx, &v, req)
+	return c, refuse(v)
+}
+
+func (s *jobService) parseChange(ctx context.Context, v *state.Violations, req changeRequest) store.ChangeJob {
 	c := store.ChangeJob{
-		ID:       parseJobName(&v, req.GetName()),
-		Revision: parseEtag(&v, req.GetEtag()),
-		Actor:    actorOf(ctx, &v),
+		ID:       parseJobName(v, req.GetName()),
+		Revision: parseEtag(v, req.GetEtag()),
+		Actor:    actorOf(ctx, v),
 		Reason:   req.GetReason(),
 		Now:      s.cfg.Wall(),
 	}
-	checkReason(&v, c.Reason)
-	return c, refuse(v)
+	checkReason(v, c.Reason)
+	return c
 }
 
 // DeleteJob implements leaderdv1.JobServiceServer.
@@ -156,8 +161,12 @@ func (s *jobService) DeleteJob(ctx context.Context, req *leaderdv1.DeleteJobRequ
 
 // PauseJob implements leaderdv1.JobServiceServer.
 func (s *jobService) PauseJob(ctx context.Context, req *leaderdv1.PauseJobRequest) (*leaderdv1.PauseJobResponse, error) {
-	c, err := s.changeOf(ctx, req)
-	if err != nil {
+	var v state.Violations
+	c := s.parseChange(ctx, &v, req)
+	if req.GetUntil() != nil {
+		c.Until = pauseEndOf(&v, req.GetUntil(), c.Now)
+	}
+	if err := refuse(v); err != nil {
 		return nil, err
 	}
 	entry, _, err := s.cfg.Pauser.PauseJob(ctx, c)
@@ -165,6 +174,21 @@ func (s *jobService) PauseJob(ctx context.Context, req *leaderdv1.PauseJobReques
 		return nil, s.fail(ctx, writes, req.GetName(), err)
 	}
 	return &leaderdv1.PauseJobResponse{Job: jobOf(&entry, c.Now)}, nil
+}
+
+// pauseEndOf reads when a pause that is asked for at now shall end.
+func pauseEndOf(v *state.Violations, until *timestamppb.Timestamp, now time.Time) time.Time {
+	at := until.AsTime().Truncate(time.Microsecond)
+	switch {
+	case until.CheckValid() != nil:
+		v.Add("until", "is no time: %d s and %d ns", until.GetSeconds(), until.GetNanos())
+	case !at.After(now):
+		v.Add("until", "%s is not in the future; a pause ends after it began", at.Format(time.RFC3339))
+	case at.After(now.Add(state.MaxPause)):
+		v.Add("until", "%s is more than %d days ahead; leave it out for a pause without an end",
+			at.Format(time.RFC3339), state.MaxPause/(24*time.Hour))
+	}
+	return at
 }
 
 // ResumeJob implements leaderdv1.JobServiceServer.
@@ -245,6 +269,8 @@ func jobOf(e *store.JobEntry, now time.Time) *leaderdv1.Job {
 	res.Spec = e.Message.GetSpec()
 	res.Paused = job.Paused
 	res.PauseReason = job.PauseReason
+	res.PauseActor = job.PauseActor
+	res.PausedUntil = timeOf(job.PausedUntil)
 	res.Uid = job.UID
 	res.Generation = job.Generation
 	res.CreateTime = timeOf(job.Created)

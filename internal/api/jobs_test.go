@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/leaderd/leaderd/planner"
 	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
@@ -126,6 +127,12 @@ func TestBadNamesAndPages(t *testing.T) {
 	}
 	_, err := s.jobs.PauseJob(ctx, &leaderdv1.PauseJobRequest{Name: "x", Etag: "!", Reason: "\x01"})
 	requireBadFields(t, err, "name", "etag", "reason")
+	for _, until := range []*timestamppb.Timestamp{
+		timestamppb.New(time.Now().Add(-time.Minute)), timestamppb.New(time.Now().Add(3661 * 24 * time.Hour)), {Nanos: -1},
+	} {
+		_, err = s.jobs.PauseJob(ctx, &leaderdv1.PauseJobRequest{Name: billing, Until: until})
+		requireBadFields(t, err, "until")
+	}
 	_, err = s.jobs.TriggerJob(ctx, &leaderdv1.TriggerJobRequest{Name: billing, Reason: strings.Repeat("x", 513)})
 	requireBadFields(t, err, "reason")
 
@@ -190,11 +197,14 @@ func TestJobOverTheAPI(t *testing.T) {
 		requireFailure(t, err, codes.Aborted, leaderdv1.ErrorReason_ERROR_REASON_ETAG_MISMATCH)
 	}
 
-	paused, err := s.jobs.PauseJob(ctx, &leaderdv1.PauseJobRequest{Name: billing, Reason: "audit", Etag: up.GetJob().GetEtag()})
+	until := timestamppb.New(time.Now().Add(time.Hour).Truncate(time.Second))
+	paused, err := s.jobs.PauseJob(ctx, &leaderdv1.PauseJobRequest{Name: billing, Reason: "audit", Etag: up.GetJob().GetEtag(), Until: until})
 	require.NoError(t, err)
 	require.True(t, paused.GetJob().GetPaused())
 	require.Equal(t, "audit", paused.GetJob().GetPauseReason())
 	require.Nil(t, paused.GetJob().GetNextSlot())
+	require.Equal(t, until.AsTime(), paused.GetJob().GetPausedUntil().AsTime())
+	require.Equal(t, "anna", paused.GetJob().GetPauseActor())
 	_, err = s.jobs.TriggerJob(ctx, &leaderdv1.TriggerJobRequest{Name: billing})
 	requireFailure(t, err, codes.FailedPrecondition, leaderdv1.ErrorReason_ERROR_REASON_JOB_PAUSED)
 	resumed, err := s.jobs.ResumeJob(ctx, &leaderdv1.ResumeJobRequest{Name: billing})

@@ -46,7 +46,7 @@ default/billing  */5 * * * *  Europe/Berlin  noop    active  -
 	require.Contains(t, succeed(t, addr, "", "job", "ls", "-A"), "ops/cleanup      @hourly +1")
 	require.Equal(t, "ops/cleanup paused\ndefault/billing paused\n",
 		succeed(t, addr, "", "job", "pause", "ops/cleanup", "namespaces/default/jobs/billing", "--reason", "calm down"))
-	require.Contains(t, succeed(t, addr, "", "job", "get", "billing"), "state:       paused (calm down)\n")
+	require.Contains(t, succeed(t, addr, "", "job", "get", "billing"), "paused:      by ada: calm down\n")
 	require.Equal(t, "ops/cleanup resumed\n", succeed(t, addr, "", "job", "resume", "cleanup", "-n", "ops"))
 	require.Equal(t, "default/billing triggered r1\n", succeed(t, addr, "", "job", "trigger", "billing", "--allow-overlap"))
 

@@ -150,12 +150,11 @@ func jobGet(d Deps, o *dialer) *cobra.Command {
 
 func printJob(d Deps, j *leaderdv1.Job) error {
 	t := newTable(d.Stdout)
-	state := jobState(j)
-	if r := j.GetPauseReason(); r != "" {
-		state += " (" + r + ")"
-	}
 	t.row("name:", shortJob(j.GetName()))
-	t.row("state:", state)
+	t.row("state:", jobState(j))
+	if j.GetPaused() {
+		t.row("paused:", pauseText(j))
+	}
 	if q := j.GetQuarantine(); q != "" {
 		t.row("quarantine:", q)
 	}
@@ -226,22 +225,6 @@ func each(d Deps, names []string, do func(name string) (string, error)) error {
 		return silentError{code}
 	}
 	return nil
-}
-
-func jobPause(d Deps, o *dialer) *cobra.Command {
-	return change("pause", "Stop jobs from starting runs; live runs go on", "paused", d, o,
-		func(ctx context.Context, a *api, name, reason string) error {
-			_, err := a.jobs.PauseJob(ctx, &leaderdv1.PauseJobRequest{Name: name, Reason: reason})
-			return err
-		})
-}
-
-func jobResume(d Deps, o *dialer) *cobra.Command {
-	return change("resume", "Undo pause", "resumed", d, o,
-		func(ctx context.Context, a *api, name, reason string) error {
-			_, err := a.jobs.ResumeJob(ctx, &leaderdv1.ResumeJobRequest{Name: name, Reason: reason})
-			return err
-		})
 }
 
 func jobDelete(d Deps, o *dialer) *cobra.Command {

@@ -175,7 +175,7 @@ func (f *fake) PauseJob(_ context.Context, r *leaderdv1.PauseJobRequest) (*leade
 	if j == nil {
 		return nil, notFound(r.GetName())
 	}
-	j.Paused, j.PauseReason = true, r.GetReason()
+	j.Paused, j.PauseReason, j.PauseActor, j.PausedUntil = true, r.GetReason(), "ada", r.GetUntil()
 	return &leaderdv1.PauseJobResponse{Job: j}, nil
 }
 
@@ -184,7 +184,7 @@ func (f *fake) ResumeJob(_ context.Context, r *leaderdv1.ResumeJobRequest) (*lea
 	if j == nil {
 		return nil, notFound(r.GetName())
 	}
-	j.Paused, j.PauseReason = false, ""
+	j.Paused, j.PauseReason, j.PauseActor, j.PausedUntil = false, "", "", nil
 	return &leaderdv1.ResumeJobResponse{Job: j}, nil
 }
 

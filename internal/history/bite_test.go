@@ -113,6 +113,20 @@ var spoilt = []struct {
 		m.run("c", id(5), at(5), 111, "")
 		m.Marks[2].Revision = 110
 	}},
+	{"a pause that never ended", history.Asleep, func(m *maker) {
+		m.Jobs["b"] = append(m.Jobs["b"], history.Version{
+			Revision: 1001, Effective: at(15.5), Paused: true, Until: at(20), Generation: 3,
+		})
+		m.Now = at(100)
+	}},
+	{"a pause that ended too late", history.Asleep, func(m *maker) {
+		m.Jobs["b"] = append(m.Jobs["b"],
+			history.Version{Revision: 1001, Effective: at(15.5), Paused: true, Until: at(20), Generation: 3},
+			history.Version{Revision: 1002, Effective: at(20.5), Generation: 4})
+	}},
+	{"a pause for failures that were not", history.Asleep, func(m *maker) {
+		m.Jobs["b"] = append(m.Jobs["b"], history.Version{Revision: 1001, Effective: at(15.5), Paused: true, PausedAfter: 1, Generation: 3})
+	}},
 	// Invariant 3.
 	{"work before its slot", history.Early, func(m *maker) {
 		_, _, s := m.find("b", 2)

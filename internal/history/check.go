@@ -24,6 +24,7 @@ func Check(f *Facts) Report {
 		c.claims(j)
 		c.starts(j)
 		c.overlaps(j)
+		c.pauses(j)
 		c.checkpoints(j)
 		c.ends(j)
 		if over := len(c.found) - maxPerJob; over > 0 {

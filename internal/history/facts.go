@@ -2,6 +2,7 @@ package history
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -109,7 +110,12 @@ type Version struct {
 	Anchor time.Time
 	// Paused, Deleted and Broken (quarantined) versions make nothing due.
 	Paused, Deleted, Broken bool
-	AtMostOnce              bool
+	// Until is when a pause ends by itself; zero: it does not.
+	Until time.Time
+	// PausedAfter is set where the leader paused the job after so many failures of
+	// the version before.
+	PausedAfter int
+	AtMostOnce  bool
 	// Exclusive runs do not overlap.
 	Exclusive bool
 	// Deadline is how long after it was due a slot may start; 0: not known.
@@ -266,6 +272,12 @@ type Incident struct {
 }
 
 const slotLayout = "20060102T150405Z"
+
+// IsBackfill tells whether a run is a backfill's.
+func IsBackfill(run string) bool {
+	_, kind, _ := strings.Cut(run, "-")
+	return strings.HasPrefix(kind, "backfill-")
+}
 
 // Slot is the run's slot; ok is false for one that was asked for.
 func Slot(run string) (slot time.Time, ok bool) {

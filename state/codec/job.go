@@ -13,6 +13,8 @@ func JobFromProto(p *statev1.Job) state.Job {
 		Spec:        SpecFromProto(p.GetSpec()),
 		Paused:      p.GetPaused(),
 		PauseReason: p.GetPauseReason(),
+		PauseActor:  p.GetPauseActor(),
+		PausedUntil: Time(p.GetPausedUntil()),
 		Created:     Time(p.GetCreated()),
 		Updated:     Time(p.GetUpdated()),
 		UpdatedBy:   p.GetUpdatedBy(),

@@ -15,6 +15,8 @@ func SpecToProto(s *state.JobSpec) *leaderdv1.JobSpec {
 		Schedules:    s.Schedules,
 		TimeZone:     s.TimeZone,
 		NodeSelector: s.Selector,
+
+		PauseAfterFailures: int32(s.PauseAfterFailures), //nolint:gosec // bounded by the spec
 	}
 	switch s.Overlap {
 	case state.OverlapSkip:
@@ -72,6 +74,8 @@ func SpecFromProto(p *leaderdv1.JobSpec) state.JobSpec {
 		StartDeadline: p.GetStartDeadline().AsDuration(),
 		Timeout:       p.GetTimeout().AsDuration(),
 		KillGrace:     p.GetKillGrace().AsDuration(),
+
+		PauseAfterFailures: int(p.GetPauseAfterFailures()),
 	}
 	if p.GetOverlap() == leaderdv1.Overlap_OVERLAP_ALLOW {
 		s.Overlap = state.OverlapAllow

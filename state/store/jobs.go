@@ -119,23 +119,28 @@ type ChangeJob struct {
 	ID state.JobID
 	// Revision is as in PutJob.
 	Revision int64
-	// Actor and Reason go into the record of versions; a pause keeps its
-	// reason with the job.
+	// Actor and Reason go into the record of versions; a pause keeps them with
+	// the job.
 	Actor, Reason string
+	// Until is when a pause ends by itself; zero: it does not. Others leave it
+	// alone.
+	Until time.Time
 	// Now is the caller's wall clock: the change takes effect then, or at the
 	// watermark where that is ahead.
 	Now time.Time
 }
 
 // PauseJob pauses a job. changed is false where it was paused for that reason
-// already. There being no job is ErrNotFound, a broken one ErrCorrupt.
+// and until then already. There being no job is ErrNotFound, a broken one
+// ErrCorrupt.
 func (s *Store) PauseJob(ctx context.Context, c ChangeJob) (entry JobEntry, changed bool, err error) {
 	entry, change, err := s.edit(ctx, c.edit(func(was *JobEntry, _ int64) (*statev1.Job, state.Change, error) {
-		if was.Message.GetPaused() && was.Message.GetPauseReason() == c.Reason {
+		until := codec.Micros(c.Until)
+		if was.Message.GetPaused() && was.Message.GetPauseReason() == c.Reason && was.Message.GetPausedUntil() == until {
 			return nil, 0, nil
 		}
 		next := proto.CloneOf(was.Message)
-		next.Paused, next.PauseReason = true, c.Reason
+		next.Paused, next.PauseReason, next.PauseActor, next.PausedUntil = true, c.Reason, c.Actor, until
 		return next, state.ChangePause, nil
 	}))
 	if err != nil {
@@ -151,9 +156,7 @@ func (s *Store) ResumeJob(ctx context.Context, c ChangeJob) (entry JobEntry, cha
 		if !was.Message.GetPaused() {
 			return nil, 0, nil
 		}
-		next := proto.CloneOf(was.Message)
-		next.Paused, next.PauseReason, next.Effective = false, "", now
-		return next, state.ChangeResume, nil
+		return resumed(was.Message, now), state.ChangeResume, nil
 	}))
 	if err != nil {
 		return JobEntry{}, false, fmt.Errorf("resume job %s: %w", c.ID, err)

@@ -35,6 +35,9 @@ type edit struct {
 	actor, reason string
 	now           time.Time
 	dryRun        bool
+	// term is set where the change is the leader's: it then stands with the change,
+	// or that is refused.
+	term state.Term
 	// apply makes the next message from the stored job (nil: there is none), as of
 	// an instant in microseconds, and says what the change is; 0 is none. A deleted
 	// job has no next.
@@ -55,6 +58,10 @@ type stored struct {
 //
 // The change takes effect at e.now, or at the watermark where that is ahead: what
 // it has passed is decided, and is not made due again because a clock is slow.
+//
+// A pause that has come to its end is ended first, by a version of its own, if no
+// leader has got to that yet: so the slots between that end and the change are the
+// resumed version's.
 func (s *Store) edit(ctx context.Context, e *edit) (JobEntry, state.Change, error) {
 	have, err := s.readStored(ctx, e.id)
 	if err != nil {
@@ -70,23 +77,35 @@ func (s *Store) edit(ctx context.Context, e *edit) (JobEntry, state.Change, erro
 			return JobEntry{}, 0, ErrChanged
 		}
 		now := max(codec.Micros(e.now), have.mark)
-		next, change, err := e.apply(was, now)
+		apply, made := e.apply, e
+		if was != nil && was.Job.PauseEnded(codec.Time(now)) && was.Broken == nil && !e.dryRun {
+			apply, made = pauseEnd, &edit{actor: state.Leaderd, reason: pauseEnded}
+		}
+		next, change, err := apply(was, now)
 		if err != nil {
 			return JobEntry{}, 0, err
 		}
 		if change == 0 {
 			return *was, 0, nil
 		}
-		version := e.version(was, next, change, have.generation+1, now)
+		version := made.version(was, next, change, have.generation+1, now)
 		if e.dryRun {
 			return s.entryOf(e.id, next, have.job.ModRevision), change, nil
 		}
-		revision, found, err := s.commitEdit(ctx, e.id, &have, next, version)
+		revision, found, err := s.commitEdit(ctx, e, &have, next, version)
 		if err != nil {
 			return JobEntry{}, 0, err
 		}
-		if revision != 0 {
+		if revision != 0 && made == e {
 			return s.entryOf(e.id, next, revision), change, nil
+		}
+		if revision != 0 { // the pause is over; now for the change itself
+			if found, err = s.readStored(ctx, e.id); err != nil {
+				return JobEntry{}, 0, err
+			}
+			if e.revision == have.job.ModRevision && found.job.ModRevision == revision {
+				e.revision = revision
+			}
 		}
 		have = found
 		if try >= 2 {
@@ -176,8 +195,9 @@ func (k keys) parseVersion(id state.JobID, key string) (int64, error) {
 // commitEdit writes next (nil: deletes the job) and its version. It answers the
 // revision, or 0 and what is stored instead of have.
 func (s *Store) commitEdit(
-	ctx context.Context, id state.JobID, have *stored, next *statev1.Job, version *statev1.Version,
+	ctx context.Context, e *edit, have *stored, next *statev1.Job, version *statev1.Version,
 ) (int64, stored, error) {
+	id := e.id
 	record, err := proto.Marshal(version)
 	if err != nil {
 		return 0, stored{}, err
@@ -206,6 +226,10 @@ func (s *Store) commitEdit(
 	if oldest := generation - state.MaxVersionsKept + 1; oldest > 1 {
 		t.Then = append(t.Then, kv.DeleteRange(s.keys.versionsOf(id), s.keys.version(id, oldest)))
 	}
+	if e.term.Number != 0 {
+		t.If = append(t.If, termGuard(e.term))
+		t.Else = append(t.Else, keyOnly(e.term.Key))
+	}
 	res, unsure, err := s.send(ctx, t)
 	if err != nil {
 		return 0, stored{}, err
@@ -216,6 +240,11 @@ func (s *Store) commitEdit(
 	}
 	if kvs := res.Results[3].KVs; unsure && len(kvs) > 0 && bytes.Equal(kvs[0].Value, record) {
 		return kvs[0].ModRevision, stored{}, nil
+	}
+	if e.term.Number != 0 {
+		if err := over(e.term, res); err != nil {
+			return 0, stored{}, err
+		}
 	}
 	now, err := s.keys.stored(id, res.Results)
 	return 0, now, err

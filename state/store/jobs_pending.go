@@ -48,6 +48,12 @@ func (s *Store) putPending(ctx context.Context, p *state.Pending) (int64, error)
 		if entry.Broken != nil {
 			return 0, entry.Broken
 		}
+		if entry.Job.PauseEnded(p.Requested) {
+			if entry, err = s.endPause(ctx, p.Job, p.Requested); err != nil {
+				return 0, err
+			}
+			continue
+		}
 		if entry.Job.Paused {
 			return 0, ErrPaused
 		}

@@ -36,6 +36,7 @@ var acts = []act{
 	{"trigger", 3, (*chaos).trigger},
 	{"edit", 2, (*chaos).edit},
 	{"halt", 1, func(c *chaos) { c.w.pause(c.anyJob()) }},
+	{"nap", 1, (*chaos).nap},
 	{"resume", 1, func(c *chaos) { c.w.resume(c.anyJob()) }},
 	{"delete", 1, (*chaos).deleteJob},
 	{"work", 1, func(c *chaos) { c.employ(c.anyJob()) }},
@@ -207,6 +208,12 @@ func (c *chaos) trigger() {
 			AllowOverlap: c.chance(20),
 		})
 	}
+}
+
+// nap pauses a job for a while, after which it resumes by itself.
+func (c *chaos) nap() {
+	until := c.w.client.wall().Add(c.span(0, pick(c, 5*time.Second, time.Minute, 5*time.Minute)))
+	c.w.pauseUntil(c.anyJob(), until)
 }
 
 func (c *chaos) edit() {

@@ -253,6 +253,7 @@ func (c *chaos) respec(j *job) {
 		s.Guarantee = pick(c, state.AtLeastOnce, state.AtMostOnce)
 		s.StartDeadline = pick(c, 0, 5*time.Second, 30*time.Second)
 		s.Selector = pick(c, nil, nil, nil, map[string]string{"zone": "a"}, map[string]string{"zone": "z"})
+		s.PauseAfterFailures = pick(c, 0, 0, 0, 0, 0, 0, 2, 5)
 		s.Timeout = pick(c, 0, 0, time.Minute)
 	})
 }

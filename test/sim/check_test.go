@@ -93,7 +93,7 @@ func (w *world) check(settled bool) []string {
 		c.owners()
 	}
 	c.slots(cutoff)
-	c.judge(cutoff)
+	c.judge(cutoff, settled)
 	return c.wrong
 }
 

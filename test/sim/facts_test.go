@@ -11,12 +11,15 @@ import (
 // judge holds what was seen against the invariants once more, by the checker that
 // the tests on real processes use. It shares no code with this one, and knows
 // schedules by an oracle of its own.
-func (c *checker) judge(until time.Time) {
+func (c *checker) judge(until time.Time, settled bool) {
 	f := &past.Facts{
 		To: until, OneClock: c.skewed == 0, KnowsOverrides: true, Stale: staleWatch + c.skewed,
 		Sources: past.WorkLog | past.WorkEnds | past.ClaimLog | past.VerdictLog | past.EndLog |
 			past.RegistrationLog | past.MarkLog,
 		Jobs: map[string][]past.Version{},
+	}
+	if settled {
+		f.Now = time.Now()
 	}
 	c.versionFacts(f)
 	c.runFacts(f)
@@ -39,8 +42,11 @@ func (c *checker) versionFacts(f *past.Facts) {
 			x := past.Version{
 				Revision: v.revision, Generation: v.Generation, Effective: v.begins(), Anchor: v.Anchor,
 				Schedules: spec.Schedules, Zone: spec.TimeZone,
-				Paused: v.Paused, Deleted: v.deleted, Broken: v.broken,
+				Paused: v.Paused, Deleted: v.deleted, Broken: v.broken, Until: v.PausedUntil,
 				AtMostOnce: spec.Guarantee == state.AtMostOnce, Exclusive: spec.Exclusive(), Deadline: spec.StartDeadline,
+			}
+			if v.Paused && v.PauseActor == state.Leaderd {
+				x.PausedAfter = spec.PauseAfterFailures
 			}
 			if v.broken {
 				x.Slack = time.Second + c.skewed // it ended the one before when the leader saw it

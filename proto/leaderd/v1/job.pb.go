@@ -339,7 +339,12 @@ type Job struct {
 	NextSlot *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=next_slot,json=nextSlot,proto3" json:"next_slot,omitempty"`
 	// Why the job cannot run, where it cannot: its stored spec is broken. Output
 	// only.
-	Quarantine    string `protobuf:"bytes,12,opt,name=quarantine,proto3" json:"quarantine,omitempty"`
+	Quarantine string `protobuf:"bytes,12,opt,name=quarantine,proto3" json:"quarantine,omitempty"`
+	// When a pause ends by itself; absent if it does not. Slots after this instant
+	// are due. Output only: see PauseJob.
+	PausedUntil *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=paused_until,json=pausedUntil,proto3" json:"paused_until,omitempty"`
+	// Who paused it; "leaderd" where pause_after_failures did. Output only.
+	PauseActor    string `protobuf:"bytes,14,opt,name=pause_actor,json=pauseActor,proto3" json:"pause_actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -458,6 +463,20 @@ func (x *Job) GetQuarantine() string {
 	return ""
 }
 
+func (x *Job) GetPausedUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PausedUntil
+	}
+	return nil
+}
+
+func (x *Job) GetPauseActor() string {
+	if x != nil {
+		return x.PauseActor
+	}
+	return ""
+}
+
 // JobSpec is the part of a job that its owner writes.
 type JobSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -491,6 +510,10 @@ type JobSpec struct {
 	// Between the request to stop (TERM) and the force (KILL). Default 10s, at
 	// most 10m.
 	KillGrace *durationpb.Duration `protobuf:"bytes,11,opt,name=kill_grace,json=killGrace,proto3" json:"kill_grace,omitempty"`
+	// The job is paused once this many of its runs in a row failed or timed out;
+	// at most 100. A change of the job, such as its resumption, counts anew.
+	// Default 0: never.
+	PauseAfterFailures int32 `protobuf:"varint,27,opt,name=pause_after_failures,json=pauseAfterFailures,proto3" json:"pause_after_failures,omitempty"`
 	// What to run: exactly one.
 	//
 	// Types that are valid to be assigned to Target:
@@ -608,6 +631,13 @@ func (x *JobSpec) GetKillGrace() *durationpb.Duration {
 		return x.KillGrace
 	}
 	return nil
+}
+
+func (x *JobSpec) GetPauseAfterFailures() int32 {
+	if x != nil {
+		return x.PauseAfterFailures
+	}
+	return 0
 }
 
 func (x *JobSpec) GetTarget() isJobSpec_Target {
@@ -1562,7 +1592,11 @@ type PauseJobRequest struct {
 	// If set, the job must still have it.
 	Etag string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
 	// Why; at most 512 bytes.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The job resumes by itself at this instant; in the future, at most 3660 days
+	// ahead. Slots after it are due, whenever the leader gets to resume the job.
+	// Absent: the pause lasts until somebody ends it.
+	Until         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until,proto3" json:"until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1616,6 +1650,13 @@ func (x *PauseJobRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *PauseJobRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
 }
 
 // PauseJobResponse has the paused job.
@@ -1890,7 +1931,7 @@ var File_leaderd_v1_job_proto protoreflect.FileDescriptor
 const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\x14leaderd/v1/job.proto\x12\n" +
-	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb5\x03\n" +
+	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\x04\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\x12\x16\n" +
@@ -1911,7 +1952,10 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\tnext_slot\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\bnextSlot\x12\x1e\n" +
 	"\n" +
 	"quarantine\x18\f \x01(\tR\n" +
-	"quarantine\"\xb7\x06\n" +
+	"quarantine\x12=\n" +
+	"\fpaused_until\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntil\x12\x1f\n" +
+	"\vpause_actor\x18\x0e \x01(\tR\n" +
+	"pauseActor\"\xe9\x06\n" +
 	"\aJobSpec\x12 \n" +
 	"\vdescription\x18\x01 \x01(\tR\vdescription\x127\n" +
 	"\x06labels\x18\x02 \x03(\v2\x1f.leaderd.v1.JobSpec.LabelsEntryR\x06labels\x12\x1c\n" +
@@ -1925,7 +1969,8 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\atimeout\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\atimeout\x128\n" +
 	"\n" +
-	"kill_grace\x18\v \x01(\v2\x19.google.protobuf.DurationR\tkillGrace\x12/\n" +
+	"kill_grace\x18\v \x01(\v2\x19.google.protobuf.DurationR\tkillGrace\x120\n" +
+	"\x14pause_after_failures\x18\x1b \x01(\x05R\x12pauseAfterFailures\x12/\n" +
 	"\acommand\x18\x14 \x01(\v2\x13.leaderd.v1.CommandH\x00R\acommand\x12&\n" +
 	"\x04http\x18\x15 \x01(\v2\x10.leaderd.v1.HttpH\x00R\x04http\x12&\n" +
 	"\x04noop\x18\x16 \x01(\v2\x10.leaderd.v1.NoOpH\x00R\x04noop\x1a9\n" +
@@ -2021,11 +2066,12 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\x10DeleteJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"Q\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x83\x01\n" +
 	"\x0fPauseJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"5\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x120\n" +
+	"\x05until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"5\n" +
 	"\x10PauseJobResponse\x12!\n" +
 	"\x03job\x18\x01 \x01(\v2\x0f.leaderd.v1.JobR\x03job\"R\n" +
 	"\x10ResumeJobRequest\x12\x12\n" +
@@ -2119,54 +2165,56 @@ var file_leaderd_v1_job_proto_depIdxs = []int32{
 	30, // 1: leaderd.v1.Job.create_time:type_name -> google.protobuf.Timestamp
 	30, // 2: leaderd.v1.Job.update_time:type_name -> google.protobuf.Timestamp
 	30, // 3: leaderd.v1.Job.next_slot:type_name -> google.protobuf.Timestamp
-	26, // 4: leaderd.v1.JobSpec.labels:type_name -> leaderd.v1.JobSpec.LabelsEntry
-	0,  // 5: leaderd.v1.JobSpec.overlap:type_name -> leaderd.v1.Overlap
-	1,  // 6: leaderd.v1.JobSpec.catch_up:type_name -> leaderd.v1.CatchUp
-	2,  // 7: leaderd.v1.JobSpec.guarantee:type_name -> leaderd.v1.Guarantee
-	31, // 8: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
-	27, // 9: leaderd.v1.JobSpec.node_selector:type_name -> leaderd.v1.JobSpec.NodeSelectorEntry
-	31, // 10: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
-	31, // 11: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
-	7,  // 12: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
-	8,  // 13: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
-	9,  // 14: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
-	28, // 15: leaderd.v1.Command.env:type_name -> leaderd.v1.Command.EnvEntry
-	29, // 16: leaderd.v1.Http.headers:type_name -> leaderd.v1.Http.HeadersEntry
-	5,  // 17: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
-	5,  // 18: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
-	3,  // 19: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
-	30, // 20: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
-	30, // 21: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
-	30, // 22: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
-	6,  // 23: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
-	14, // 24: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
-	5,  // 25: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
-	32, // 26: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	5,  // 27: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
-	4,  // 28: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
-	5,  // 29: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
-	5,  // 30: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
-	10, // 31: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
-	12, // 32: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
-	15, // 33: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
-	17, // 34: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
-	19, // 35: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
-	20, // 36: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
-	22, // 37: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
-	24, // 38: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
-	11, // 39: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
-	13, // 40: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
-	16, // 41: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
-	18, // 42: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
-	33, // 43: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	21, // 44: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
-	23, // 45: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
-	25, // 46: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
-	39, // [39:47] is the sub-list for method output_type
-	31, // [31:39] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	30, // 4: leaderd.v1.Job.paused_until:type_name -> google.protobuf.Timestamp
+	26, // 5: leaderd.v1.JobSpec.labels:type_name -> leaderd.v1.JobSpec.LabelsEntry
+	0,  // 6: leaderd.v1.JobSpec.overlap:type_name -> leaderd.v1.Overlap
+	1,  // 7: leaderd.v1.JobSpec.catch_up:type_name -> leaderd.v1.CatchUp
+	2,  // 8: leaderd.v1.JobSpec.guarantee:type_name -> leaderd.v1.Guarantee
+	31, // 9: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
+	27, // 10: leaderd.v1.JobSpec.node_selector:type_name -> leaderd.v1.JobSpec.NodeSelectorEntry
+	31, // 11: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
+	31, // 12: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
+	7,  // 13: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
+	8,  // 14: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
+	9,  // 15: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
+	28, // 16: leaderd.v1.Command.env:type_name -> leaderd.v1.Command.EnvEntry
+	29, // 17: leaderd.v1.Http.headers:type_name -> leaderd.v1.Http.HeadersEntry
+	5,  // 18: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
+	5,  // 19: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
+	3,  // 20: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
+	30, // 21: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
+	30, // 22: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
+	30, // 23: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
+	6,  // 24: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
+	14, // 25: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
+	5,  // 26: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
+	32, // 27: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	5,  // 28: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
+	4,  // 29: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
+	30, // 30: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
+	5,  // 31: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
+	5,  // 32: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
+	10, // 33: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
+	12, // 34: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
+	15, // 35: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
+	17, // 36: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
+	19, // 37: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
+	20, // 38: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
+	22, // 39: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
+	24, // 40: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
+	11, // 41: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
+	13, // 42: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
+	16, // 43: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
+	18, // 44: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
+	33, // 45: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	21, // 46: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
+	23, // 47: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
+	25, // 48: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
+	41, // [41:49] is the sub-list for method output_type
+	33, // [33:41] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_job_proto_init() }

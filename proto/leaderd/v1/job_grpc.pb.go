@@ -54,8 +54,10 @@ type JobServiceClient interface {
 	// DeleteJob deletes a job. Its live runs go on to their end and its history
 	// stays until retention removes it.
 	DeleteJob(ctx context.Context, in *DeleteJobRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// PauseJob stops a job from starting runs. Live runs go on. Slots that fall
-	// due while paused are not caught up.
+	// PauseJob stops a job from starting runs, until ResumeJob or an instant that
+	// the request names. Live runs go on. Slots that fall due while paused are not
+	// caught up; a backfill can run them. Pausing a paused job replaces the reason
+	// and the end of the pause.
 	PauseJob(ctx context.Context, in *PauseJobRequest, opts ...grpc.CallOption) (*PauseJobResponse, error)
 	// ResumeJob undoes PauseJob.
 	ResumeJob(ctx context.Context, in *ResumeJobRequest, opts ...grpc.CallOption) (*ResumeJobResponse, error)
@@ -173,8 +175,10 @@ type JobServiceServer interface {
 	// DeleteJob deletes a job. Its live runs go on to their end and its history
 	// stays until retention removes it.
 	DeleteJob(context.Context, *DeleteJobRequest) (*emptypb.Empty, error)
-	// PauseJob stops a job from starting runs. Live runs go on. Slots that fall
-	// due while paused are not caught up.
+	// PauseJob stops a job from starting runs, until ResumeJob or an instant that
+	// the request names. Live runs go on. Slots that fall due while paused are not
+	// caught up; a backfill can run them. Pausing a paused job replaces the reason
+	// and the end of the pause.
 	PauseJob(context.Context, *PauseJobRequest) (*PauseJobResponse, error)
 	// ResumeJob undoes PauseJob.
 	ResumeJob(context.Context, *ResumeJobRequest) (*ResumeJobResponse, error)

@@ -48,7 +48,11 @@ type Job struct {
 	// Slots of this version are due after this instant.
 	Effective int64 `protobuf:"varint,9,opt,name=effective,proto3" json:"effective,omitempty"`
 	// What @every counts from.
-	Anchor        int64 `protobuf:"varint,10,opt,name=anchor,proto3" json:"anchor,omitempty"`
+	Anchor int64 `protobuf:"varint,10,opt,name=anchor,proto3" json:"anchor,omitempty"`
+	// A pause ends by itself at this instant; 0: it does not.
+	PausedUntil int64 `protobuf:"varint,11,opt,name=paused_until,json=pausedUntil,proto3" json:"paused_until,omitempty"`
+	// Who paused it.
+	PauseActor    string `protobuf:"bytes,12,opt,name=pause_actor,json=pauseActor,proto3" json:"pause_actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -151,6 +155,20 @@ func (x *Job) GetAnchor() int64 {
 		return x.Anchor
 	}
 	return 0
+}
+
+func (x *Job) GetPausedUntil() int64 {
+	if x != nil {
+		return x.PausedUntil
+	}
+	return 0
+}
+
+func (x *Job) GetPauseActor() string {
+	if x != nil {
+		return x.PauseActor
+	}
+	return ""
 }
 
 // Version is the value of versions/….
@@ -1294,11 +1312,276 @@ func (x *Closed) GetMark() int64 {
 	return 0
 }
 
+// Backfill is the value of backfills/….
+type Backfill struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The window's first instant.
+	From int64 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	// Its end, which is no part of it.
+	To int64 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
+	// All slots, not only those that are missing.
+	All bool `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
+	// The newest slot first.
+	Newest bool `protobuf:"varint,4,opt,name=newest,proto3" json:"newest,omitempty"`
+	// How many runs at a time.
+	Concurrency int32 `protobuf:"varint,5,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
+	// Start beside live runs.
+	OverrideOverlap bool `protobuf:"varint,6,opt,name=override_overlap,json=overrideOverlap,proto3" json:"override_overlap,omitempty"`
+	// By whom.
+	Actor string `protobuf:"bytes,7,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Why.
+	Reason string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	// When it was made.
+	Created int64 `protobuf:"varint,9,opt,name=created,proto3" json:"created,omitempty"`
+	// The job's uid then: one that is made anew under the name is another job.
+	JobUid string `protobuf:"bytes,10,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
+	// How many slots it has.
+	Total int32 `protobuf:"varint,11,opt,name=total,proto3" json:"total,omitempty"`
+	// How many of them, in order, have been given a run.
+	Next int32 `protobuf:"varint,12,opt,name=next,proto3" json:"next,omitempty"`
+	// Of those, the ones that are not known to have ended.
+	Open []int32 `protobuf:"varint,13,rep,packed,name=open,proto3" json:"open,omitempty"`
+	// How many ended, by verdict.
+	Succeeded int32 `protobuf:"varint,14,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
+	// See succeeded.
+	Failed int32 `protobuf:"varint,15,opt,name=failed,proto3" json:"failed,omitempty"`
+	// See succeeded; those that were never given a run are among them.
+	Cancelled int32 `protobuf:"varint,16,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	// When all was over; 0: it is not.
+	Ended int64 `protobuf:"varint,17,opt,name=ended,proto3" json:"ended,omitempty"`
+	// When its end was asked for; 0: it was not.
+	CancelTime int64 `protobuf:"varint,18,opt,name=cancel_time,json=cancelTime,proto3" json:"cancel_time,omitempty"`
+	// By whom.
+	CancelActor string `protobuf:"bytes,19,opt,name=cancel_actor,json=cancelActor,proto3" json:"cancel_actor,omitempty"`
+	// Why.
+	CancelReason  string `protobuf:"bytes,20,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Backfill) Reset() {
+	*x = Backfill{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Backfill) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Backfill) ProtoMessage() {}
+
+func (x *Backfill) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
+func (*Backfill) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Backfill) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Backfill) GetTo() int64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *Backfill) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *Backfill) GetNewest() bool {
+	if x != nil {
+		return x.Newest
+	}
+	return false
+}
+
+func (x *Backfill) GetConcurrency() int32 {
+	if x != nil {
+		return x.Concurrency
+	}
+	return 0
+}
+
+func (x *Backfill) GetOverrideOverlap() bool {
+	if x != nil {
+		return x.OverrideOverlap
+	}
+	return false
+}
+
+func (x *Backfill) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Backfill) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Backfill) GetCreated() int64 {
+	if x != nil {
+		return x.Created
+	}
+	return 0
+}
+
+func (x *Backfill) GetJobUid() string {
+	if x != nil {
+		return x.JobUid
+	}
+	return ""
+}
+
+func (x *Backfill) GetTotal() int32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *Backfill) GetNext() int32 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *Backfill) GetOpen() []int32 {
+	if x != nil {
+		return x.Open
+	}
+	return nil
+}
+
+func (x *Backfill) GetSucceeded() int32 {
+	if x != nil {
+		return x.Succeeded
+	}
+	return 0
+}
+
+func (x *Backfill) GetFailed() int32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *Backfill) GetCancelled() int32 {
+	if x != nil {
+		return x.Cancelled
+	}
+	return 0
+}
+
+func (x *Backfill) GetEnded() int64 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
+func (x *Backfill) GetCancelTime() int64 {
+	if x != nil {
+		return x.CancelTime
+	}
+	return 0
+}
+
+func (x *Backfill) GetCancelActor() string {
+	if x != nil {
+		return x.CancelActor
+	}
+	return ""
+}
+
+func (x *Backfill) GetCancelReason() string {
+	if x != nil {
+		return x.CancelReason
+	}
+	return ""
+}
+
+// BackfillSlots is the value of backfillslots/…, which lives as long as the
+// backfill is under way.
+type BackfillSlots struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The slots in order of their runs, in seconds: the first since 1970, each
+	// other one since the one before.
+	Steps         []int64 `protobuf:"zigzag64,1,rep,packed,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackfillSlots) Reset() {
+	*x = BackfillSlots{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackfillSlots) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackfillSlots) ProtoMessage() {}
+
+func (x *BackfillSlots) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackfillSlots.ProtoReflect.Descriptor instead.
+func (*BackfillSlots) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *BackfillSlots) GetSteps() []int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
 var File_leaderd_state_v1_state_proto protoreflect.FileDescriptor
 
 const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\n" +
-	"\x1cleaderd/state/v1/state.proto\x12\x10leaderd.state.v1\x1a\x14leaderd/v1/job.proto\"\xa4\x02\n" +
+	"\x1cleaderd/state/v1/state.proto\x12\x10leaderd.state.v1\x1a\x14leaderd/v1/job.proto\"\xe8\x02\n" +
 	"\x03Job\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1e\n" +
@@ -1313,7 +1596,10 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"updated_by\x18\b \x01(\tR\tupdatedBy\x12\x1c\n" +
 	"\teffective\x18\t \x01(\x03R\teffective\x12\x16\n" +
 	"\x06anchor\x18\n" +
-	" \x01(\x03R\x06anchor\"\x8c\x01\n" +
+	" \x01(\x03R\x06anchor\x12!\n" +
+	"\fpaused_until\x18\v \x01(\x03R\vpausedUntil\x12\x1f\n" +
+	"\vpause_actor\x18\f \x01(\tR\n" +
+	"pauseActor\"\x8c\x01\n" +
 	"\aVersion\x12'\n" +
 	"\x03job\x18\x01 \x01(\v2\x15.leaderd.state.v1.JobR\x03job\x12\x16\n" +
 	"\x06change\x18\x02 \x01(\rR\x06change\x12\x14\n" +
@@ -1417,7 +1703,32 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06Closed\x12\x18\n" +
 	"\ainstant\x18\x01 \x01(\x03R\ainstant\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x03R\x04term\x12\x12\n" +
-	"\x04mark\x18\x03 \x01(\x03R\x04markB;Z9github.com/leaderd/leaderd/proto/leaderd/state/v1;statev1b\x06proto3"
+	"\x04mark\x18\x03 \x01(\x03R\x04mark\"\x97\x04\n" +
+	"\bBackfill\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\x03R\x02to\x12\x10\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\x12\x16\n" +
+	"\x06newest\x18\x04 \x01(\bR\x06newest\x12 \n" +
+	"\vconcurrency\x18\x05 \x01(\x05R\vconcurrency\x12)\n" +
+	"\x10override_overlap\x18\x06 \x01(\bR\x0foverrideOverlap\x12\x14\n" +
+	"\x05actor\x18\a \x01(\tR\x05actor\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x12\x18\n" +
+	"\acreated\x18\t \x01(\x03R\acreated\x12\x17\n" +
+	"\ajob_uid\x18\n" +
+	" \x01(\tR\x06jobUid\x12\x14\n" +
+	"\x05total\x18\v \x01(\x05R\x05total\x12\x12\n" +
+	"\x04next\x18\f \x01(\x05R\x04next\x12\x12\n" +
+	"\x04open\x18\r \x03(\x05R\x04open\x12\x1c\n" +
+	"\tsucceeded\x18\x0e \x01(\x05R\tsucceeded\x12\x16\n" +
+	"\x06failed\x18\x0f \x01(\x05R\x06failed\x12\x1c\n" +
+	"\tcancelled\x18\x10 \x01(\x05R\tcancelled\x12\x14\n" +
+	"\x05ended\x18\x11 \x01(\x03R\x05ended\x12\x1f\n" +
+	"\vcancel_time\x18\x12 \x01(\x03R\n" +
+	"cancelTime\x12!\n" +
+	"\fcancel_actor\x18\x13 \x01(\tR\vcancelActor\x12#\n" +
+	"\rcancel_reason\x18\x14 \x01(\tR\fcancelReason\"%\n" +
+	"\rBackfillSlots\x12\x14\n" +
+	"\x05steps\x18\x01 \x03(\x12R\x05stepsB;Z9github.com/leaderd/leaderd/proto/leaderd/state/v1;statev1b\x06proto3"
 
 var (
 	file_leaderd_state_v1_state_proto_rawDescOnce sync.Once
@@ -1431,7 +1742,7 @@ func file_leaderd_state_v1_state_proto_rawDescGZIP() []byte {
 	return file_leaderd_state_v1_state_proto_rawDescData
 }
 
-var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_leaderd_state_v1_state_proto_goTypes = []any{
 	(*Job)(nil),            // 0: leaderd.state.v1.Job
 	(*Version)(nil),        // 1: leaderd.state.v1.Version
@@ -1446,15 +1757,17 @@ var file_leaderd_state_v1_state_proto_goTypes = []any{
 	(*Late)(nil),           // 10: leaderd.state.v1.Late
 	(*UnreadableGate)(nil), // 11: leaderd.state.v1.UnreadableGate
 	(*Closed)(nil),         // 12: leaderd.state.v1.Closed
-	nil,                    // 13: leaderd.state.v1.Node.LabelsEntry
-	(*v1.JobSpec)(nil),     // 14: leaderd.v1.JobSpec
+	(*Backfill)(nil),       // 13: leaderd.state.v1.Backfill
+	(*BackfillSlots)(nil),  // 14: leaderd.state.v1.BackfillSlots
+	nil,                    // 15: leaderd.state.v1.Node.LabelsEntry
+	(*v1.JobSpec)(nil),     // 16: leaderd.v1.JobSpec
 }
 var file_leaderd_state_v1_state_proto_depIdxs = []int32{
-	14, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
+	16, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
 	0,  // 1: leaderd.state.v1.Version.job:type_name -> leaderd.state.v1.Job
 	3,  // 2: leaderd.state.v1.Live.attempts:type_name -> leaderd.state.v1.Attempt
 	3,  // 3: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
-	13, // 4: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
+	15, // 4: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
 	10, // 5: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
 	11, // 6: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
 	9,  // 7: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
@@ -1477,7 +1790,7 @@ func file_leaderd_state_v1_state_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_state_v1_state_proto_rawDesc), len(file_leaderd_state_v1_state_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leaderd/leaderd/planner"
@@ -35,7 +36,8 @@ type site struct {
 	// pending are wishes that the planner is told of.
 	pending chan []state.Pending
 	// behind, if it is set, holds up those who wait for news of the jobs.
-	behind chan struct{}
+	behind   chan struct{}
+	registry *prometheus.Registry
 }
 
 type logBuffer struct {
@@ -65,7 +67,7 @@ func tickSpec() *leaderdv1.JobSpec {
 }
 
 func newSite(t *testing.T) *site {
-	s := &site{t: t, db: memkv.New(), catalog: planner.NewCatalog(), pending: make(chan []state.Pending)}
+	s := &site{t: t, db: memkv.New(), catalog: planner.NewCatalog(), pending: make(chan []state.Pending), registry: prometheus.NewRegistry()}
 	t.Cleanup(s.db.Close)
 	s.behind = make(chan struct{})
 	close(s.behind)
@@ -103,7 +105,9 @@ func newSite(t *testing.T) *site {
 				}
 			}
 		},
-	}, planner.Config{Logger: hclog.New(&hclog.LoggerOptions{Output: &s.log, Level: hclog.Info})})
+	}, planner.Config{
+		Logger: hclog.New(&hclog.LoggerOptions{Output: &s.log, Level: hclog.Info}), Registerer: s.registry,
+	})
 	require.NoError(t, err)
 	return s
 }
@@ -277,6 +281,50 @@ func TestUnreadableGate(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, state.Claimed, res.Status)
 	})
+}
+
+// TestTermThatEndsInTheTakeover ends a term that has not begun to plan: that is no
+// trouble. One that cannot is.
+func TestTermThatEndsInTheTakeover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		s.behind = make(chan struct{})
+		end := s.lead("a")
+		synctest.Wait()
+		end()
+		require.NoError(t, s.planner.Trouble())
+		key := store.DefaultPrefix + "leader/b"
+		require.Error(t, s.planner.Run(t.Context(), state.Term{Key: key, Number: s.put(key, "b")}))
+		require.ErrorContains(t, s.planner.Trouble(), "led in vain")
+	})
+}
+
+// TestGaugesEndWithTheirTerm: a node that does not lead any more tells nothing of what
+// it saw when it did.
+func TestGaugesEndWithTheirTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		end := s.lead("a")
+		s.put(s.store.GateKey(tick), "rubbish")
+		time.Sleep(2 * time.Minute)
+		require.InDelta(t, 1, s.gauge("leaderd_planner_unreadable_gates"), 0)
+		end()
+		for _, name := range []string{"unreadable_gates", "clock_skew_seconds", "sessions", "open_entries", "horizon_seconds", "watermark_lag_seconds"} {
+			require.Zero(t, s.gauge("leaderd_planner_"+name), name)
+		}
+	})
+}
+
+func (s *site) gauge(name string) float64 {
+	all, err := s.registry.Gather()
+	require.NoError(s.t, err)
+	for _, family := range all {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	require.Fail(s.t, "there is no metric "+name)
+	return 0
 }
 
 // TestNoExecutorIsTheReason: nobody attends, so that is why slots are missed.

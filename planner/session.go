@@ -3,6 +3,7 @@ package planner
 import (
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -278,6 +279,10 @@ func (t *term) closeSessions() {
 		close(s.gone)
 	}
 	clear(t.sessions)
-	t.metrics.sessions.Set(0)
-	t.metrics.open.Set(0)
+	// What these tell is of the term; who does not lead tells nothing.
+	for _, gauge := range []prometheus.Gauge{
+		t.metrics.sessions, t.metrics.open, t.metrics.horizon, t.metrics.watermarkLag, t.metrics.badGates, t.metrics.skew,
+	} {
+		gauge.Set(0)
+	}
 }

@@ -145,7 +145,7 @@ func (t *term) run(ctx context.Context) error {
 	var err error
 	if t.known, err = t.fresh(gctx); err != nil {
 		close(t.over)
-		return fmt.Errorf("take over: %w", err)
+		return t.inVain(ctx, err)
 	}
 	jobs, changes := t.sources.Catalog.follow()
 	defer changes.close()
@@ -155,7 +155,7 @@ func (t *term) run(ctx context.Context) error {
 	mark, gone, err := t.begin(gctx)
 	if err != nil {
 		close(t.over)
-		return fmt.Errorf("take over: %w", err)
+		return t.inVain(ctx, err)
 	}
 	group.Go(func() error { return t.loop(gctx, jobs, gone, changes, mark, begun) })
 	group.Go(func() error { return t.writeMarks(gctx) })
@@ -170,6 +170,15 @@ func (t *term) run(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// inVain is how a term ends that could not take over: with nothing to be said if it
+// was ended from outside.
+func (t *term) inVain(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("take over: %w", err)
 }
 
 // fresh waits until all changes of jobs are known that were stored before the term

@@ -125,6 +125,21 @@ func TestApplyReportsAllBeforeItChangesAny(t *testing.T) {
 		"error: "+b+": document 1: spec.timeZone: is bad too\n", stderr)
 }
 
+func TestApplySaysHowFarItCame(t *testing.T) {
+	f, addr := startFake(t)
+	updates := 0
+	f.fail = func(method string) error {
+		if updates++; method == "UpdateJob" && updates == 4 { // both were checked, and one was applied
+			return status.Error(codes.Internal, "disk on fire")
+		}
+		return nil
+	}
+	code, stdout, stderr := cmdline(t, addr, twoJobs, "job", "apply", "-f", "-")
+	require.Equal(t, exitFailure, code)
+	require.Equal(t, "default/billing created\n", stdout)
+	require.Equal(t, "error: standard input: document 2: disk on fire (1 of 2 jobs were applied)\n", stderr)
+}
+
 func TestUsageErrorsExitWith2(t *testing.T) {
 	_, addr := startFake(t)
 	for _, args := range [][]string{

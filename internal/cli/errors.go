@@ -28,11 +28,12 @@ func explain(err error) []string {
 	}
 	if api, ok := errors.AsType[*apiError](err); ok {
 		lines := api.lines()
-		// What was added on the way up stands before each.
-		prefix, _, _ := strings.Cut(err.Error(), strings.Join(lines, "; "))
+		// What was added on the way up stands before each, or behind all.
+		prefix, suffix, _ := strings.Cut(err.Error(), strings.Join(lines, "; "))
 		for i := range lines {
 			lines[i] = prefix + lines[i]
 		}
+		lines[len(lines)-1] += suffix
 		return lines
 	}
 	return strings.Split(err.Error(), "\n")

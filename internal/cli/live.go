@@ -77,7 +77,8 @@ func (l *Live) Run(ctx context.Context) error {
 }
 
 // round answers a line for each run that ended since the last one, the earliest
-// first, and the status.
+// first, and the status. With an error the lines are of the jobs that were read
+// before it; the others' follow in the next round.
 func (l *Live) round(ctx context.Context, began time.Time) (lines []string, status string, err error) {
 	s, err := l.Cluster.GetClusterStatus(ctx, &leaderdv1.GetClusterStatusRequest{})
 	if err != nil {
@@ -95,9 +96,10 @@ func (l *Live) round(ctx context.Context, began time.Time) (lines []string, stat
 	var ended []*leaderdv1.Run
 	live := 0
 	for _, job := range jobs {
-		resp, err := l.Runs.ListRuns(ctx, &leaderdv1.ListRunsRequest{Parent: job.GetName(), PageSize: livePage})
+		var resp *leaderdv1.ListRunsResponse
+		resp, err = l.Runs.ListRuns(ctx, &leaderdv1.ListRunsRequest{Parent: job.GetName(), PageSize: livePage})
 		if err != nil {
-			return nil, "", err
+			break
 		}
 		now := map[string]bool{}
 		for _, r := range resp.GetRuns() {
@@ -112,7 +114,9 @@ func (l *Live) round(ctx context.Context, began time.Time) (lines []string, stat
 		}
 		l.shown[job.GetName()] = now // runs that left the page never come back
 	}
-	l.live = live
+	if err == nil {
+		l.live = live
+	}
 	slices.SortFunc(ended, func(a, b *leaderdv1.Run) int {
 		if c := endTime(a).Compare(endTime(b)); c != 0 {
 			return c
@@ -123,7 +127,7 @@ func (l *Live) round(ctx context.Context, began time.Time) (lines []string, stat
 		l.counts[r.GetState()] += int(max(1, r.GetSlotCount()))
 		lines = append(lines, l.line(r))
 	}
-	return lines, l.statusLine(s), nil
+	return lines, l.statusLine(s), err
 }
 
 func isFinal(s leaderdv1.Run_State) bool { return s >= leaderdv1.Run_STATE_SUCCEEDED }

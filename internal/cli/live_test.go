@@ -13,6 +13,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/leaderd/leaderd/internal/config"
@@ -63,6 +65,36 @@ func TestLiveShowsEachRunOnceWhenItEnds(t *testing.T) {
 	require.Len(t, lines, 2)
 	require.Contains(t, strings.Join(lines, "\n"), "skipped x2:overlap")
 	require.Contains(t, status, "live 0  succeeded 1  failed 1  skipped 2")
+}
+
+// A job whose runs cannot be read takes away none of another's.
+func TestLiveLosesNoRun(t *testing.T) {
+	f, addr := startFake(t)
+	l, _ := liveOn(t, f, addr)
+	const first, second = "namespaces/default/jobs/a", "namespaces/default/jobs/b"
+	f.jobs[second] = &leaderdv1.Job{Name: second}
+	f.runs = []*leaderdv1.Run{
+		runOf(first, slot.Add(time.Second), leaderdv1.Run_STATE_SUCCEEDED, 0, time.Second),
+		runOf(second, slot.Add(time.Second), leaderdv1.Run_STATE_SUCCEEDED, 0, time.Second),
+	}
+	reads := 0
+	f.fail = func(method string) error {
+		if method == "ListRuns" {
+			if reads++; reads == 2 {
+				return status.Error(codes.Internal, "disk on fire")
+			}
+		}
+		return nil
+	}
+	lines, _, err := l.round(t.Context(), slot)
+	require.Error(t, err)
+	require.Len(t, lines, 1)
+	require.Contains(t, lines[0], "default/a")
+	lines, status, err := l.round(t.Context(), slot)
+	require.NoError(t, err)
+	require.Len(t, lines, 1)
+	require.Contains(t, lines[0], "default/b")
+	require.Contains(t, status, "succeeded 2")
 }
 
 func TestLiveDrawsOnATerminal(t *testing.T) {

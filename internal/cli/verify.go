@@ -67,10 +67,16 @@ checked.`,
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		err := run(cmd, args)
 		switch {
+		case v.broken():
+			// What was found is so, even if there may be more.
+			if err != nil {
+				for _, line := range explain(err) {
+					fmt.Fprintln(d.Stderr, "error: "+line)
+				}
+			}
+			return silentError{exitFailure}
 		case err != nil:
 			return uncheckedError{err}
-		case v.broken():
-			return silentError{exitFailure}
 		case v.unjudged > 0:
 			return uncheckedError{fmt.Errorf("%d jobs could not be judged; see above", v.unjudged)}
 		}

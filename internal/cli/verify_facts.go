@@ -15,10 +15,6 @@ import (
 const (
 	// verifyPage is how many versions or runs are asked for at a time.
 	verifyPage = 200
-	// deleteSlack is how far apart the clocks of the node that served a deletion and
-	// of the leader may be: slots are due until the leader's clock when it hears of
-	// it, which is stored nowhere.
-	deleteSlack = 2 * time.Second
 	// settleTime is how long after a change slots may have no verdict yet although
 	// the watermark is past them: the leader works them up.
 	settleTime = 10 * time.Second
@@ -132,9 +128,6 @@ func (r *reading) versions(job string, newestFirst []*leaderdv1.JobVersion, from
 		}
 		if spec.GetStartDeadline() != nil {
 			x.Deadline = spec.GetStartDeadline().AsDuration()
-		}
-		if x.Deleted {
-			x.Slack = deleteSlack
 		}
 		known = append([]history.Version{x}, known...)
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -336,6 +337,22 @@ func TestVerifyCannotCheck(t *testing.T) {
 	code, out, stderr := cmdline(t, addr, "", "verify")
 	require.Equal(t, exitUnchecked, code)
 	require.Contains(t, stderr, "disk on fire")
+	require.Contains(t, out, "this is not all")
+
+	// What was found before that is worse than what could not be read.
+	p.drop(2)
+	p.onRuns = func(calls int) error {
+		if calls > 1 && p.calls["namespaces/default/jobs/later"] > 0 {
+			return status.Error(codes.Internal, "disk on fire")
+		}
+		return nil
+	}
+	later := proto.CloneOf(p.versions[len(p.versions)-1])
+	later.Name = "namespaces/default/jobs/later/versions/1"
+	p.versions = append(p.versions, later)
+	code, out, stderr = cmdline(t, addr, "", "verify")
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "error: disk on fire\n")
 	require.Contains(t, out, "this is not all")
 
 	p.mark = nil

@@ -105,10 +105,7 @@ func (n *Node) startControl(ctx context.Context, all *stages) (*control, error) 
 		return fresh(now, c.elector.Heartbeat(), stale)
 	}})
 	n.health.Add(ops.Check{Name: "planner", Func: func(now time.Time) error {
-		if beat := c.planner.Beat(); !beat.IsZero() {
-			return fresh(now, beat, stalled)
-		}
-		return c.planner.Trouble() // this node does not lead
+		return leads(now, c.planner.Beat(), c.planner.Trouble(), n.cfg.Name, c.observer.Current().Name)
 	}})
 
 	server, drain, err := n.services(c, catalog, jobs, nodes)
@@ -176,6 +173,19 @@ func (n *Node) openEtcd(ctx context.Context, st *stage) (kv.KV, *clientv3.Client
 	}
 	n.health.Add(ops.Check{Name: "etcd member", Func: func(time.Time) error { return member.Check() }})
 	return member.KV(), member.Client(), nil
+}
+
+// leads answers what is wrong with the part of a node that leads: beat is the newest
+// sign of its loop, zero while it does not lead. That it led in vain matters until
+// another node does.
+func leads(now, beat time.Time, trouble error, self, leader string) error {
+	switch {
+	case !beat.IsZero():
+		return fresh(now, beat, stalled)
+	case leader != "" && leader != self:
+		return nil
+	}
+	return trouble
 }
 
 // fresh answers an error if the newest sign of a loop is too old.

@@ -117,7 +117,7 @@ func (n *Node) Run(ctx context.Context) error {
 	if errors.Is(err, context.Canceled) {
 		err = nil // asked to end before it was up
 	}
-	if err = errors.Join(err, all.end()); err != nil {
+	if err = all.end(err); err != nil {
 		return fmt.Errorf("node %s: %w", n.cfg.Name, err)
 	}
 	return nil

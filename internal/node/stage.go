@@ -43,12 +43,15 @@ func (s *stages) next() *stage {
 	return st
 }
 
-// end stops the stages, the last one first, and waits for each.
-func (s *stages) end() error {
-	var errs []error
+// end stops the stages, the last one first, and waits for each. It answers how the
+// work ended, beside which a stage's failure that ended it is not told again.
+func (s *stages) end(work error) error {
+	errs := []error{work}
 	for _, st := range slices.Backward(s.all) {
 		st.stop()
-		errs = append(errs, st.group.Wait())
+		if err := st.group.Wait(); !errors.Is(work, err) {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

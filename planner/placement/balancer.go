@@ -85,19 +85,6 @@ func (b *Balancer) place(key string, h uint64, p placed) int32 {
 	return p.node
 }
 
-// Adopt records that a node holds a key, whatever its bound and labels say, as
-// executors report it to a new leader. It replaces what was known of the key.
-// It reports false, and changes nothing, if the node is not in the table.
-func (b *Balancer) Adopt(key string, sel Selector, weight int, node string) bool {
-	i, ok := b.table.index[node]
-	if !ok {
-		return false
-	}
-	b.Release(key)
-	b.put(key, placed{sel: sel, weight: int64(max(weight, 1)), node: i})
-	return true
-}
-
 // Release forgets a key and reports whether it was on a node.
 func (b *Balancer) Release(key string) bool {
 	p, ok := b.keys[key]
@@ -115,17 +102,6 @@ func (b *Balancer) Node(key string) (node string, ok bool) {
 	}
 	return b.table.members[p.node].ID, true
 }
-
-// Load returns the weight of all keys on a node; 0 for an unknown node.
-func (b *Balancer) Load(node string) int64 {
-	if i, ok := b.table.index[node]; ok {
-		return b.loads[i]
-	}
-	return 0
-}
-
-// Total returns the weight of all keys.
-func (b *Balancer) Total() int64 { return b.total }
 
 func (b *Balancer) put(key string, p placed) {
 	b.keys[key] = p

@@ -19,7 +19,7 @@ func checkBooks(t require.TestingT, b *Balancer) {
 		total += p.weight
 	}
 	require.Equal(t, loads, b.loads)
-	require.Equal(t, total, b.Total())
+	require.Equal(t, total, b.total)
 }
 
 // checkBounds holds every node to its bound: (1+epsilon) fair shares, rounded up,
@@ -30,8 +30,8 @@ func checkBounds(t require.TestingT, b *Balancer, heaviest int) {
 		capacity += m.capacity
 	}
 	for _, m := range b.table.members {
-		bound := math.Ceil((1+b.epsilon)*float64(b.Total())*m.capacity/capacity) + float64(heaviest-1)
-		require.LessOrEqual(t, float64(b.Load(m.ID)), bound, m.ID)
+		bound := math.Ceil((1+b.epsilon)*float64(b.total)*m.capacity/capacity) + float64(heaviest-1)
+		require.LessOrEqual(t, float64(b.load(m.ID)), bound, m.ID)
 	}
 }
 
@@ -76,8 +76,8 @@ func TestBalancerModel(t *testing.T) {
 			"adopt": func(t *rapid.T) {
 				key := fmt.Sprintf("key-%d", rapid.IntRange(0, 200).Draw(t, "key"))
 				node := fmt.Sprintf("node-%d", rapid.IntRange(0, 7).Draw(t, "node"))
-				ok := b.Adopt(key, Selector{}, 1, node)
-				require.Equal(t, ok, twin.Adopt(key, Selector{}, 1, node))
+				ok := b.adopt(key, Selector{}, 1, node)
+				require.Equal(t, ok, twin.adopt(key, Selector{}, 1, node))
 				if ok {
 					model[key] = Selector{}
 					got, _ := b.Node(key)
@@ -90,16 +90,16 @@ func TestBalancerModel(t *testing.T) {
 					before[key], _ = b.Node(key)
 				}
 				nodes = drawNodes(0, 8).Draw(t, "cluster")
-				moves := b.Rebuild(newTable(t, nodes))
-				require.Equal(t, moves, twin.Rebuild(newTable(t, nodes)))
+				moves := b.rebuild(newTable(t, nodes))
+				require.Equal(t, moves, twin.rebuild(newTable(t, nodes)))
 				for _, m := range moves {
-					require.NotEqual(t, m.From, m.To)
-					require.Equal(t, before[m.Key], m.From)
-					before[m.Key] = m.To
-					if m.To == "" {
-						require.Empty(t, b.table.match(model[m.Key]))
-						delete(model, m.Key)
-						delete(before, m.Key)
+					require.NotEqual(t, m.from, m.to)
+					require.Equal(t, before[m.key], m.from)
+					before[m.key] = m.to
+					if m.to == "" {
+						require.Empty(t, b.table.match(model[m.key]))
+						delete(model, m.key)
+						delete(before, m.key)
 					}
 				}
 				for key, want := range before {
@@ -135,26 +135,26 @@ func TestFewMoves(t *testing.T) {
 
 		gone := rapid.IntRange(0, len(nodes)-1).Draw(t, "gone")
 		id := nodes[gone].ID
-		load := b.Load(id)
+		load := b.load(id)
 		left := slices.Delete(slices.Clone(nodes), gone, gone+1)
 		var moved int64
-		for _, m := range b.Rebuild(newTable(t, left)) {
-			require.Equal(t, id, m.From)
-			moved += b.keys[m.Key].weight
+		for _, m := range b.rebuild(newTable(t, left)) {
+			require.Equal(t, id, m.from)
+			moved += b.keys[m.key].weight
 		}
 		require.Equal(t, load, moved)
 		checkBounds(t, b, weight)
 		checkBooks(t, b)
 
-		for _, m := range b.Rebuild(newTable(t, nodes)) {
-			if m.To != id {
+		for _, m := range b.rebuild(newTable(t, nodes)) {
+			if m.to != id {
 				// Its old node's bound shrank.
-				require.NotEqual(t, m.From, id)
+				require.NotEqual(t, m.from, id)
 			}
 		}
 		checkBounds(t, b, weight)
 		checkBooks(t, b)
-		require.Empty(t, b.Rebuild(newTable(t, nodes)), "the same nodes move nothing")
+		require.Empty(t, b.rebuild(newTable(t, nodes)), "the same nodes move nothing")
 	})
 }
 
@@ -166,10 +166,10 @@ func TestJoinMovesItsShare(t *testing.T) {
 	b := newBalancer(t, nodes[:10])
 	const keys = 20_000
 	fill(b, keys, 1)
-	moves := b.Rebuild(newTable(t, nodes))
+	moves := b.rebuild(newTable(t, nodes))
 	elsewhere := 0
 	for _, m := range moves {
-		if m.To != "node-10" {
+		if m.to != "node-10" {
 			elsewhere++
 		}
 	}
@@ -183,15 +183,15 @@ func TestRebuildSheds(t *testing.T) {
 	nodes := []Node{{ID: "a", Capacity: 1}, {ID: "b", Capacity: 1}, {ID: "c", Capacity: 1}}
 	b := newBalancer(t, nodes)
 	for i := range 90 {
-		require.True(t, b.Adopt(fmt.Sprint(i), Selector{}, 1, "a"))
+		require.True(t, b.adopt(fmt.Sprint(i), Selector{}, 1, "a"))
 	}
-	moves := b.Rebuild(newTable(t, nodes))
+	moves := b.rebuild(newTable(t, nodes))
 	require.Len(t, moves, 90-38, "down to 1.25 times 30, rounded up")
 	checkBounds(t, b, 1)
 	// The keys that stay are those that rank the node best.
 	moved := map[string]bool{}
 	for _, m := range moves {
-		moved[m.Key] = true
+		moved[m.key] = true
 	}
 	worst, best := 0.0, math.Inf(1)
 	for i := range 90 {

@@ -69,9 +69,9 @@ func TestNoNode(t *testing.T) {
 	require.False(t, ok)
 	require.Empty(t, b.table.Rank(nil, "k", gpu, 3))
 	require.Equal(t, []string{"a"}, b.table.Rank(nil, "k", Selector{}, 3))
-	require.False(t, b.Adopt("k", gpu, 1, "off"))
+	require.False(t, b.adopt("k", gpu, 1, "off"))
 	require.False(t, b.Release("k"))
-	require.Zero(t, b.Total())
+	require.Zero(t, b.total)
 }
 
 // These pins hold a running cluster's placement across releases.

@@ -5,16 +5,6 @@ import (
 	"slices"
 )
 
-// Move is a change that Rebuild made.
-type Move struct {
-	Key string
-	// From is the node that held the key. It may have left.
-	From string
-	// To is the node that holds it now; empty if no node matches, in which case the
-	// balancer has forgotten the key.
-	To string
-}
-
 // held is a key during Rebuild.
 type held struct {
 	placed
@@ -23,8 +13,8 @@ type held struct {
 	from string
 }
 
-// Rebuild goes over to another set of nodes and returns the moves, in a fixed
-// order. A key moves only if
+// Rebuild goes over to another set of nodes, always in the same way. A key that no
+// node matches is forgotten. A key moves only if
 //
 //   - its node has left or no longer matches its selector,
 //   - a node that joined ranks higher for it than its own and is below its bound, or
@@ -33,7 +23,7 @@ type held struct {
 //     room enough.
 //
 // It sorts all keys, so it costs some hundred nanoseconds a key.
-func (b *Balancer) Rebuild(t *Table) []Move {
+func (b *Balancer) Rebuild(t *Table) {
 	old := b.table
 	keys := make([]held, 0, len(b.keys))
 	for key, p := range b.keys {
@@ -62,13 +52,6 @@ func (b *Balancer) Rebuild(t *Table) []Move {
 	b.fill(old, kept)
 	b.shed(kept)
 
-	var moves []Move
-	for _, k := range keys {
-		if to, _ := b.Node(k.key); to != k.from {
-			moves = append(moves, Move{Key: k.key, From: k.from, To: to})
-		}
-	}
-	return moves
 }
 
 // fill moves keys to nodes that joined and rank higher for them.

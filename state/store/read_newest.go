@@ -31,19 +31,22 @@ func (s *Store) runsBefore(ctx context.Context, id state.JobID, before state.Run
 		near = time.Now()
 	}
 	var runs []state.RunID
-	for _, prefix := range []string{
-		s.keys.historyOf(id), s.keys.activeOf(id), s.keys.pending() + jobPart(id) + "/",
-	} {
+	look := func(prefix string) error {
 		// The gate sorts behind all runs and is left out here.
 		to := prefix + gate
 		if before != "" {
 			to = prefix + escape(string(before))
 		}
 		found, err := s.newestRuns(ctx, prefix, to, near, n)
-		if err != nil {
+		runs = append(runs, found...)
+		return err
+	}
+	// In the order in which a run goes through them, so that one that goes on
+	// meanwhile is seen twice rather than not at all.
+	for _, prefix := range []string{s.keys.pending() + jobPart(id) + "/", s.keys.activeOf(id)} {
+		if err := look(prefix); err != nil {
 			return nil, err
 		}
-		runs = append(runs, found...)
 	}
 	holder, err := s.gateRun(ctx, id)
 	if err != nil {
@@ -51,6 +54,9 @@ func (s *Store) runsBefore(ctx context.Context, id state.JobID, before state.Run
 	}
 	if holder != "" && (before == "" || holder < before) {
 		runs = append(runs, holder)
+	}
+	if err := look(s.keys.historyOf(id)); err != nil {
+		return nil, err
 	}
 	if slot := beginOf(before); before != "" && slot != before {
 		// A shard of the slot of the same second lies behind the range that was

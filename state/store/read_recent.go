@@ -164,7 +164,8 @@ func (s *Store) appendWindow(ctx context.Context, refs []runRef, ids []state.Job
 	var parts []part
 	t := kv.Txn{}
 	for _, id := range ids {
-		for _, prefix := range []string{s.keys.historyOf(id), s.keys.activeOf(id), s.keys.pending() + jobPart(id) + "/"} {
+		// In the order in which a run goes through them: see below.
+		for _, prefix := range []string{s.keys.pending() + jobPart(id) + "/", s.keys.activeOf(id), s.keys.historyOf(id)} {
 			p := part{id, prefix, prefix, prefix + gate}
 			if from != "" {
 				p.from = prefix + escape(string(from))
@@ -186,6 +187,9 @@ func (s *Store) appendWindow(ctx context.Context, refs []runRef, ids []state.Job
 	}); err != nil {
 		return nil, err
 	}
+	// again are jobs of which something is read later than in the transaction: then so
+	// are their verdicts, or a run that ended in between would be seen nowhere.
+	again := make(map[state.JobID]bool)
 	for i, p := range parts {
 		add := func(run state.RunID) {
 			if run != "" && run >= from && (before == "" || run < before) {
@@ -200,7 +204,8 @@ func (s *Store) appendWindow(ctx context.Context, refs []runRef, ids []state.Job
 					add(l.Run)
 				}
 			}
-		case read.More:
+		case read.More, again[p.id]:
+			again[p.id] = true
 			runs, _, err := s.lastRuns(ctx, p.prefix, p.from, p.to, recentDense, 0)
 			if err != nil {
 				return nil, err

@@ -148,8 +148,7 @@ func versionIn(e *clientv3.Event) (job string, v history.Version, err error) {
 	v = versionOf(stored.GetJob())
 	v.Revision = e.GetKv().GetModRevision()
 	if state.Change(stored.GetChange()) == state.ChangeDelete {
-		// The leader sees it when it does: that instant is stored nowhere.
-		v.Deleted, v.Effective, v.Slack = true, time.UnixMicro(stored.GetTime()).UTC(), 3*time.Second
+		v.Deleted, v.Effective = true, time.UnixMicro(stored.GetTime()).UTC()
 	}
 	return parts[2], v, nil
 }

@@ -128,11 +128,11 @@ func TestYieldIsExact(t *testing.T) {
 				require.Equal(rt, free, r.free())
 			}
 			for _, act := range acts {
-				switch {
-				case act == -2:
+				switch act {
+				case -2:
 					waits = append(waits, due)
 					r.over()
-				case act == -1:
+				case -1:
 					n := min(1, due-begun)
 					begun += n
 					r.start(n)

@@ -3,8 +3,6 @@ package codec
 import (
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
 	"github.com/leaderd/leaderd/state"
 )
@@ -53,7 +51,7 @@ func ClaimResultToProto(asked *state.Claim, r *state.ClaimResult) *workerv1.Clai
 	p.Token = r.Live.Token
 	p.Attempts = AttemptsToProto(r.Live.Attempts)
 	if r.Live.Exclusive != asked.Exclusive {
-		p.Exclusive = proto.Bool(r.Live.Exclusive)
+		p.Exclusive = new(r.Live.Exclusive)
 	}
 	if !sameWords(&asked.Live, &r.Live) {
 		bare := r.Live

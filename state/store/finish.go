@@ -87,7 +87,7 @@ func (s *Store) beginFinish(f *state.Finish) (*ending, state.TokenStatus, error)
 		e.request = s.waitRequest(live)
 		return e, 0, nil
 	}
-	e.request = s.verdictRequest(live, &state.Record{
+	e.request, _ = s.verdictRequest(live, &state.Record{
 		Generation:  live.Generation,
 		State:       e.to,
 		Reason:      f.Reason,
@@ -168,7 +168,7 @@ func (s *Store) noteEnd(l *state.Live, to state.RunState) {
 
 // verdictRequest ends a live record whose token is l.Token with the verdict of its
 // owner. The gate's record stays, dead; others are deleted.
-func (s *Store) verdictRequest(l *state.Live, rec *state.Record) *request {
+func (s *Store) verdictRequest(l *state.Live, rec *state.Record) (*request, names) {
 	value := codec.MarshalRecord(rec)
 	r, k := s.tokenRequest(l)
 	r.txn.Then = append(r.txn.Then, kv.Put(k.history, value, 0))
@@ -177,15 +177,14 @@ func (s *Store) verdictRequest(l *state.Live, rec *state.Record) *request {
 		r.txn.Then = append(r.txn.Then, kv.Delete(k.live))
 		r.writes = append(r.writes, s.batch.hash(k.live))
 	}
-	return r
+	return r, k
 }
 
 // foreignRequest is verdictRequest for whoever else ends a run. It deletes the
 // record at the gate too, so that an end by the owner that comes late is fenced:
 // its token alone tells that its run has no verdict.
 func (s *Store) foreignRequest(l *state.Live, rec *state.Record) *request {
-	r := s.verdictRequest(l, rec)
-	k := s.keys.names(l)
+	r, k := s.verdictRequest(l, rec)
 	if l.Exclusive {
 		r.txn.Then = append(r.txn.Then, kv.Delete(k.live))
 		r.writes = append(r.writes, s.batch.hash(k.live), s.batch.hash(k.active)) // as claims do

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -114,36 +113,10 @@ type VersionEntry struct {
 // newest first: at most limit of those before the given generation; 0 means
 // from the newest on. A page is bounded by MaxPageBytes too.
 func (s *Store) ListVersions(ctx context.Context, id state.JobID, before int64, limit int) ([]VersionEntry, error) {
-	from, to := s.keys.versionsOf(id), end(s.keys.versionsOf(id))
-	if before > 0 {
-		to = s.keys.version(id, before)
-	}
-	res, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
-		return s.kv.Range(ctx, from, to, kv.RangeOptions{KeysOnly: true})
-	})
+	size := 0
+	entries, _, err := s.appendVersions(ctx, nil, &size, id, before, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list versions of %s: %w", id, err)
-	}
-	var (
-		entries []VersionEntry
-		size    int
-	)
-	for _, key := range slices.Backward(res.KVs) {
-		if len(entries) == limit {
-			break
-		}
-		got, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
-			return s.kv.Range(ctx, key.Key, "", kv.RangeOptions{Revision: res.Revision})
-		})
-		if err != nil {
-			return nil, fmt.Errorf("list versions of %s: %w", id, err)
-		}
-		for _, found := range got.KVs {
-			if size += len(found.Value); len(entries) > 0 && size > MaxPageBytes {
-				return entries, nil
-			}
-			entries = append(entries, s.versionEntry(id, found))
-		}
 	}
 	return entries, nil
 }

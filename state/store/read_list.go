@@ -118,13 +118,20 @@ func (s *Store) ListRuns(ctx context.Context, l ListRuns) (RunPage, error) {
 // nextJobWithRuns is the first job, in order of keys, that is asked for, has
 // any record of a run, and lies at from ("<ns>/<job>/") or behind it.
 func (s *Store) nextJobWithRuns(ctx context.Context, l *ListRuns, from string) (id state.JobID, ok bool, err error) {
-	if l.Namespace != "" && l.Job != "" {
+	return s.nextJob(ctx, []string{s.keys.history(), s.keys.active(), s.keys.pending()}, l.Namespace, l.Job, from)
+}
+
+// nextJob is the first job, in order of keys, of a namespace and a name, where an
+// empty one stands for all, that has a key below one of the prefixes at from
+// ("<ns>/<job>/") or behind it.
+func (s *Store) nextJob(ctx context.Context, prefixes []string, namespace, job, from string) (id state.JobID, ok bool, err error) {
+	if namespace != "" && job != "" {
 		// The only one: it is found or passed.
-		id = state.JobID{Namespace: l.Namespace, Name: l.Job}
+		id = state.JobID{Namespace: namespace, Name: job}
 		return id, from <= jobPart(id)+"/", nil
 	}
 	for {
-		rest, err := s.firstKey(ctx, l.Namespace, from)
+		rest, err := s.firstKey(ctx, prefixes, namespace, from)
 		if err != nil || rest == "" {
 			return id, false, err
 		}
@@ -134,12 +141,12 @@ func (s *Store) nextJobWithRuns(ctx context.Context, l *ListRuns, from string) (
 			from = rest + "\x00"
 			continue
 		}
-		if l.Job == "" || l.Job == id.Name {
+		if job == "" || job == id.Name {
 			return id, true, nil
 		}
 		// Go to the job of that name in this namespace, or else to the next
 		// namespace.
-		wanted := jobPart(state.JobID{Namespace: id.Namespace, Name: l.Job}) + "/"
+		wanted := jobPart(state.JobID{Namespace: id.Namespace, Name: job}) + "/"
 		if wanted < rest {
 			wanted = end(escape(id.Namespace) + "/")
 		}
@@ -148,9 +155,8 @@ func (s *Store) nextJobWithRuns(ctx context.Context, l *ListRuns, from string) (
 }
 
 // firstKey is the least key at from or behind it, without its prefix, among
-// those of history, live and pending runs; empty if there is none.
-func (s *Store) firstKey(ctx context.Context, namespace, from string) (string, error) {
-	prefixes := []string{s.keys.history(), s.keys.active(), s.keys.pending()}
+// those below the prefixes; empty if there is none.
+func (s *Store) firstKey(ctx context.Context, prefixes []string, namespace, from string) (string, error) {
 	t := kv.Txn{Then: make([]kv.Op, len(prefixes))}
 	for i, prefix := range prefixes {
 		to := end(prefix)

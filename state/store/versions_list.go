@@ -3,11 +3,16 @@ package store
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/kv"
+)
+
+const (
+	// versionsPerTxn is how many versions one read-only transaction looks up at
+	// most, and firstVersions how many while nobody knows how large they are.
+	versionsPerTxn = 20
+	firstVersions  = 4
 )
 
 // ListVersions asks for a page of jobs' versions: by job in order of the jobs'
@@ -47,20 +52,20 @@ func (s *Store) ListAllVersions(ctx context.Context, l ListVersions) (VersionPag
 		from = escape(l.Namespace) + "/"
 	}
 	if l.AfterGeneration != 0 {
-		full, err = s.appendVersions(ctx, &page, &size, l.AfterJob, l.AfterGeneration, l.Limit)
+		page.Versions, full, err = s.appendVersions(ctx, nil, &size, l.AfterJob, l.AfterGeneration, l.Limit)
 		from = end(jobPart(l.AfterJob) + "/")
 	}
 	for err == nil && !full {
 		var id state.JobID
 		var ok bool
-		if id, ok, err = s.nextJobWithVersions(ctx, &l, from); err != nil || !ok {
+		if id, ok, err = s.nextJob(ctx, []string{s.keys.versions()}, l.Namespace, l.Job, from); err != nil || !ok {
 			break
 		}
 		if len(page.Versions) == l.Limit {
 			page.More = true
 			break
 		}
-		full, err = s.appendVersions(ctx, &page, &size, id, 0, l.Limit)
+		page.Versions, full, err = s.appendVersions(ctx, page.Versions, &size, id, 0, l.Limit)
 		from = end(jobPart(id) + "/")
 	}
 	if err != nil {
@@ -70,79 +75,53 @@ func (s *Store) ListAllVersions(ctx context.Context, l ListVersions) (VersionPag
 	return page, nil
 }
 
-// nextJobWithVersions is the first job, in order of keys, that is asked for, has
-// any version, and lies at from ("<ns>/<job>/") or behind it.
-func (s *Store) nextJobWithVersions(ctx context.Context, l *ListVersions, from string) (id state.JobID, ok bool, err error) {
-	prefix := s.keys.versions()
-	to := end(prefix)
-	if l.Namespace != "" {
-		to = end(prefix + escape(l.Namespace) + "/")
-	}
-	for {
-		if l.Namespace != "" && l.Job != "" {
-			// The only one: it is found or passed.
-			id = state.JobID{Namespace: l.Namespace, Name: l.Job}
-			return id, from <= jobPart(id)+"/", nil
-		}
-		if prefix+from >= to {
-			return id, false, nil
-		}
-		res, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
-			return s.kv.Range(ctx, prefix+from, to, kv.RangeOptions{KeysOnly: true, Limit: 1})
-		})
-		if err != nil || len(res.KVs) == 0 {
-			return id, false, err
-		}
-		rest := strings.TrimPrefix(res.KVs[0].Key, prefix)
-		id, more, err := parseJob(rest)
-		if err != nil || more == "" {
-			s.log.Error("key of no version is passed over", "key", rest, "err", err)
-			from = rest + "\x00"
-			continue
-		}
-		if l.Job == "" || l.Job == id.Name {
-			return id, true, nil
-		}
-		// Go to the job of that name in this namespace, or else to the next
-		// namespace.
-		wanted := jobPart(state.JobID{Namespace: id.Namespace, Name: l.Job}) + "/"
-		if wanted < rest {
-			wanted = end(escape(id.Namespace) + "/")
-		}
-		from = wanted
-	}
-}
-
-// appendVersions adds a job's versions before a generation (0: all) to the page,
-// and tells whether that is full although there are more.
-func (s *Store) appendVersions(ctx context.Context, page *VersionPage, size *int, id state.JobID, before int64, limit int) (full bool, err error) {
-	from, to := s.keys.versionsOf(id), end(s.keys.versionsOf(id))
+// appendVersions adds to to a job's versions before a generation (0: all), the newest
+// first, until there are limit or MaxPageBytes; more tells that there are further
+// ones. size is that of the stored values in to.
+func (s *Store) appendVersions(
+	ctx context.Context, to []VersionEntry, size *int, id state.JobID, before int64, limit int,
+) (all []VersionEntry, more bool, err error) {
+	last := end(s.keys.versionsOf(id))
 	if before > 0 {
-		to = s.keys.version(id, before)
+		last = s.keys.version(id, before)
 	}
 	// At most MaxVersionsKept.
 	keys, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
-		return s.kv.Range(ctx, from, to, kv.RangeOptions{KeysOnly: true})
+		return s.kv.Range(ctx, s.keys.versionsOf(id), last, kv.RangeOptions{KeysOnly: true})
 	})
 	if err != nil {
-		return false, err
+		return to, false, err
 	}
-	for _, key := range slices.Backward(keys.KVs) {
-		if len(page.Versions) == limit {
-			return true, nil
+	left := keys.KVs
+	for part := firstVersions; len(left) > 0; {
+		room := limit - len(to)
+		if room <= 0 {
+			return to, true, nil
 		}
-		got, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
-			return s.kv.Range(ctx, key.Key, "", kv.RangeOptions{})
-		})
-		if err != nil {
-			return false, err
+		part = min(part, room, len(left))
+		ops := make([]kv.Op, part)
+		for i := range ops {
+			ops[i] = kv.Get(left[len(left)-1-i].Key)
 		}
-		for _, found := range got.KVs { // none if it was swept meanwhile
-			if *size += len(found.Value); len(page.Versions) > 0 && *size > MaxPageBytes {
-				return true, nil
+		left = left[:len(left)-part]
+		var res kv.TxnResult
+		if err := s.repeat(ctx, func(ctx context.Context) (err error) {
+			res, err = s.kv.Txn(ctx, kv.Txn{Then: ops})
+			return err
+		}); err != nil {
+			return to, false, err
+		}
+		largest := 1
+		for i := range res.Results {
+			for _, found := range res.Results[i].KVs { // none if it was swept meanwhile
+				if *size += len(found.Value); len(to) > 0 && *size > MaxPageBytes {
+					return to, true, nil
+				}
+				largest = max(largest, len(found.Value))
+				to = append(to, s.versionEntry(id, found))
 			}
-			page.Versions = append(page.Versions, s.versionEntry(id, found))
 		}
+		part = min(versionsPerTxn, max(1, (MaxPageBytes-*size)/largest))
 	}
-	return false, nil
+	return to, false, nil
 }

@@ -53,15 +53,15 @@ func (d *desk) offer(k key, pl plan, now int64) {
 			return // the leader gives it its verdict
 		}
 		d.entries[k] = e
-		d.enqueue(e, ahead, pl.due)
+		d.enqueue(e, ahead, pl.start)
 		return
 	}
 	e.plan, e.until, e.refused = pl, pl.until(k.attempt, now), false
 	switch e.place {
 	case ahead:
-		if e.at != pl.due {
+		if e.at != pl.start {
 			d.unqueue(e)
-			d.enqueue(e, ahead, pl.due)
+			d.enqueue(e, ahead, pl.start)
 		}
 	case full:
 		d.report(e, workerv1.Progress_STEP_BUSY)

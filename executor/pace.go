@@ -143,7 +143,7 @@ func (d *desk) pick(now, lead int64) *entry {
 				continue
 			}
 		case prune(&d.later, later) && d.later.Top().Key <= now &&
-			(!prune(&d.ahead, ahead) || d.ahead.Top().Key-lead > now || d.later.Top().Val.plan.due <= d.ahead.Top().Key):
+			(!prune(&d.ahead, ahead) || d.ahead.Top().Key-lead > now || d.later.Top().Val.plan.start <= d.ahead.Top().Key):
 			e = d.later.Pop().Val
 		case prune(&d.ahead, ahead) && d.ahead.Top().Key-lead <= now:
 			e = d.ahead.Pop().Val

@@ -24,7 +24,7 @@ func newBareDesk(t require.TestingT, cfg Config) *desk {
 func entryDue(sp *spec, n int, due int64) *entry {
 	return &entry{
 		key:   key{job: sp.job, run: state.TriggerRunID(time.Unix(0, due), uint32(n)), attempt: 1},
-		plan:  plan{spec: sp, due: due, shards: 1},
+		plan:  plan{spec: sp, due: due, start: due, shards: 1},
 		until: due + int64(time.Hour),
 	}
 }

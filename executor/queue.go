@@ -20,7 +20,8 @@ type key struct {
 type plan struct {
 	spec         *spec
 	run          state.RunID // as planned: empty for a slot's
-	due          int64       // nanoseconds since 1970
+	due          int64       // nanoseconds since 1970: as planned; a slot's instant
+	start        int64       // when it is due: a slot's instant, and its jitter
 	shards       int32
 	allowOverlap bool
 	token        int64

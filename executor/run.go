@@ -19,7 +19,9 @@ const (
 	// after which a claim without an answer is given up, to be asked again.
 	claimWindow = 15 * time.Second
 	minRefused  = time.Second
-	maxRefused  = 30 * time.Second
+	// heldAgain is how long a run that waits for another leaves the gate alone.
+	heldAgain  = time.Second
+	maxRefused = 30 * time.Second
 )
 
 // run is an entry on its way from claim to verdict. It belongs to whoever takes it
@@ -50,7 +52,7 @@ type run struct {
 
 // newRun is called with the desk's mutex held.
 func newRun(d *desk, e *entry, now int64) *run {
-	return &run{desk: d, entry: e, key: e.key, plan: e.plan, until: e.until, applied: now >= e.plan.due}
+	return &run{desk: d, entry: e, key: e.key, plan: e.plan, until: e.until, applied: now >= e.plan.start && !e.plan.waits()}
 }
 
 // claim asks for the run's claim. What follows from the answer, claimed does.
@@ -86,7 +88,7 @@ func (d *desk) claim(work, window context.Context, r *run) {
 			Attempt:    int(r.key.attempt),
 			Owner:      d.owner,
 			Term:       sp.session.term,
-			Due:        time.Unix(0, r.plan.due).UTC(),
+			Due:        time.Unix(0, r.plan.start).UTC(),
 			Claimed:    begun.UTC(),
 			AtMostOnce: sp.atMostOnce,
 		},
@@ -152,8 +154,11 @@ func (d *desk) settle(r *run, status state.ClaimStatus, err error, took time.Dur
 			delete(d.entries, e.key)
 		case r.applied:
 			d.refused(e, now)
+		case r.plan.waits() && now >= e.plan.start:
+			d.enqueue(e, later, now+int64(jittered(heldAgain)))
+			signal(d.wake)
 		default:
-			d.enqueue(e, later, max(e.plan.due, now))
+			d.enqueue(e, later, max(e.plan.start, now))
 			signal(d.wake)
 		}
 	case state.ClaimStale:
@@ -216,7 +221,7 @@ func (d *desk) perform(work context.Context, r *run) {
 		r.reason = state.ReasonDeadline
 		return
 	}
-	r.lateness = time.Duration(max(now-r.plan.due, 0))
+	r.lateness = time.Duration(max(now-r.plan.start, 0))
 	r.begun = true
 	d.metrics.starts.Inc()
 	d.metrics.lateness.Observe(r.lateness.Seconds())

@@ -22,7 +22,10 @@ type spec struct {
 	generation int64
 	exclusive  bool
 	atMostOnce bool
-	deadline   time.Duration // to start, counted from due
+	deadline   time.Duration // to start, counted from when it is due
+	jitter     time.Duration
+	// patient runs that are caught up wait for the one before them.
+	patient bool
 	// task is what an attempt runs, but for its identity.
 	task runner.Task
 
@@ -42,6 +45,8 @@ func newSpec(s *session, p *workerv1.Spec) *spec {
 		exclusive:  js.Exclusive(),
 		atMostOnce: js.Guarantee == state.AtMostOnce,
 		deadline:   js.StartDeadline,
+		jitter:     js.Jitter,
+		patient:    js.CatchUp == state.CatchUpAll && js.Overlap == state.OverlapSkip,
 		task: runner.Task{
 			Job:       job,
 			Timeout:   js.Timeout,
@@ -86,17 +91,25 @@ func newPlan(sp *spec, p *workerv1.Entry, ids *slotIDs) (plan, key, error) {
 		closed:       p.GetClosedRevision(),
 	}
 	k := key{job: sp.job, run: pl.run, shard: p.GetShard(), attempt: max(p.GetAttempt(), 1)}
+	pl.start = pl.due
 	if k.run == "" {
 		k.run = ids.of(due)
+		if sp.jitter != 0 {
+			pl.start += int64(state.Jitter(sp.job, time.UnixMicro(due), sp.jitter))
+		}
 	}
 	return pl, k, nil
 }
 
+// waits tells whether a run that is caught up is to wait while another run of its job
+// is live, for as long as its start deadline allows.
+func (p *plan) waits() bool { return p.closed != 0 && p.spec.patient }
+
 // until is when an entry that was planned at now has missed its start deadline.
-// A slot's counts from the slot. For all else the leader decided to start it
+// A slot's counts from when it is due. For all else the leader decided to start it
 // although its instant may be long past: it counts from then.
 func (p *plan) until(attempt int32, now int64) int64 {
-	from := p.due
+	from := p.start
 	if attempt > 1 || p.closed != 0 || p.pending != 0 {
 		from = max(from, now)
 	}

@@ -108,7 +108,9 @@ func (t *term) addWaiting(l *state.Live, now time.Time) {
 
 func (t *term) openWaiting(l *state.Live, job *timed, now time.Time) {
 	key := entryKey{job: job, due: l.Due.UnixMicro(), shard: l.Shard}
-	if _, slot := l.Run.Slot(); !slot {
+	if slot, ok := l.Run.Slot(); ok {
+		key.due = slot.UnixMicro()
+	} else {
 		key.run = l.Run
 	}
 	if e := t.open[key.open()]; e != nil {
@@ -117,7 +119,7 @@ func (t *term) openWaiting(l *state.Live, job *timed, now time.Time) {
 		}
 		t.close(e) // the run has a record: this is its next attempt
 	}
-	t.add(&entry{entryKey: key, version: job.job, waiting: l}, now)
+	t.add(&entry{entryKey: key, version: job.job, waiting: l, start: l.Due.UnixMicro()}, now)
 }
 
 // giveUp ends a waiting run whose job has been deleted.

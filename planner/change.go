@@ -45,11 +45,11 @@ func (t *term) change(c change, now time.Time) {
 		t.cfg.Logger.Warn("job is quarantined: it is due never until it is mended", "job", c.id, "err", c.job.Broken)
 	}
 	after := c.job.Effective
-	if first := c.job.NextSlot(after); !first.IsZero() && !first.After(t.closing) {
+	if c.job.mayOwe(part{from: after, until: t.closing}) {
 		// The change is older than the end of the closed part, where other
 		// versions' slots may have their verdicts already.
 		t.holdMark(after)
-		w := window{version: c.job, from: after, until: t.closing, why: state.ReasonOutage}
+		w := window{version: c.job, part: part{from: after, until: t.closing}, why: state.ReasonOutage}
 		t.onceClosed(func() { t.replay(was, w) })
 		after = t.closing
 	}
@@ -84,7 +84,21 @@ func (t *term) supersedeEntry(e *entry, to *Job, end ending, now time.Time) {
 	case micros(e.due).After(end.at):
 		t.close(e)
 	default:
+		t.holdFor(e)
+		if e.bar != nil {
+			t.skipBarred(e, 0, now)
+			return
+		}
 		t.decide(e, state.StateSkipped, end.reason, now)
+	}
+}
+
+// holdFor keeps the watermark from speaking for a change as long as a slot is not
+// decided that the change takes back, and that would only be due later.
+func (t *term) holdFor(e *entry) {
+	if e.start > e.due && !e.held {
+		e.held = true
+		t.byDue.Push(e.holdsAt(), e)
 	}
 }
 
@@ -103,7 +117,7 @@ func (t *term) skipUnplanned(was *timed, version *Job, next int64, end ending) {
 	t.onceClosed(func() {
 		t.inTurn(was, func() {
 			t.tryReplayOlder(version.ID, func(ctx context.Context, closed state.Closed) error {
-				return t.skip(ctx, version, from, end.at, closed, end.reason)
+				return t.skip(ctx, version, part{from, from, end.at}, closed, end.reason)
 			}, func() { t.nextTurn(was) })
 		})
 	})
@@ -113,7 +127,7 @@ func (t *term) skipUnplanned(was *timed, version *Job, next int64, end ending) {
 // one their verdicts: the watch may have passed over versions that came and went.
 func (t *term) lookBehind(j *timed, newest *Job, known int64) {
 	t.holdMark(t.floor)
-	t.onceClosed(func() { t.replayOlder(j, newest, spoken{newest.Effective, known}) })
+	t.onceClosed(func() { t.replayOlder(j, newest, spoken{instant: newest.Effective, jobs: known}) })
 }
 
 // lookForDeleted does that for jobs that came and went altogether.
@@ -125,7 +139,7 @@ func (t *term) lookForDeleted(known int64) {
 			for i := range gone {
 				d := &gone[i]
 				if err == nil && d.Job.Revision > known {
-					err = t.skipOlder(ctx, endingOf(d), spoken{d.Time, known}, closed)
+					err = t.skipOlder(ctx, endingOf(d), spoken{instant: d.Time, jobs: known}, closed)
 				}
 			}
 			return err
@@ -215,7 +229,7 @@ func (t *term) endDeleted(ctx context.Context, was *Job, closed state.Closed) (e
 		return ending{id: was.ID, at: t.now(), reason: whySkipped(nil)}, nil
 	}
 	d := &versions[deleted]
-	spans, end, _ := spansOf(endingOf(d), versions[deleted+1:], spoken{d.Time, was.Revision})
+	spans, end, _ := spansOf(endingOf(d), versions[deleted+1:], spoken{instant: d.Time, jobs: was.Revision})
 	return end, t.skipSpans(ctx, spans, closed)
 }
 

@@ -81,7 +81,7 @@ func (t *term) onceClosed(do func()) {
 // planned again, as slots that are caught up.
 func (t *term) reopen() {
 	for _, e := range t.open {
-		if !e.slot() || micros(e.due).After(t.closed.Instant) {
+		if !e.slot() || micros(e.start).After(t.closed.Instant) {
 			continue
 		}
 		if e.closed == 0 {
@@ -123,10 +123,23 @@ func (t *term) holdMark(from time.Time) {
 	t.replays++
 }
 
-// catchUp opens the entry of the latest slot of an outage. If the job has been
-// changed since the slot was looked for, it gets its verdict instead.
-func (t *term) catchUp(j *timed, version *Job, latest, now time.Time) {
-	e := &entry{entryKey: entryKey{job: j, due: latest.UnixMicro()}, version: version}
+// catchUp opens the entries of slots of an outage, in order. Of several each is
+// planned once the one before it has started, or will not.
+func (t *term) catchUp(j *timed, version *Job, slots []time.Time, now time.Time) {
+	var last *entry
+	for _, slot := range slots {
+		e := t.catchUpOne(j, version, slot, now, last)
+		if e != nil && !e.done {
+			last = e
+		}
+	}
+}
+
+// catchUpOne opens the entry of a slot of an outage, and answers it if it may start.
+// If the job has been changed since the slot was looked for, it gets its verdict
+// instead.
+func (t *term) catchUpOne(j *timed, version *Job, slot, now time.Time, behind *entry) *entry {
+	e := slotEntry(j, version, slot)
 	to := j.job
 	switch {
 	case t.jobs[version.ID] != j: // deleted
@@ -135,18 +148,27 @@ func (t *term) catchUp(j *timed, version *Job, latest, now time.Time) {
 			if t.add(e, now) {
 				t.suspend(e)
 			}
-			return
-		case latest.After(j.end.at):
-			return
+			return nil
+		case slot.After(j.end.at):
+			return nil
 		}
 		to = nil
 	case to == version:
-		t.add(e, now)
-		return
-	case to.Effective.Before(latest):
-		return // the slot is the newer version's
+		if behind != nil {
+			e.behind = behind
+		}
+		if !t.add(e, now) {
+			return nil
+		}
+		if behind != nil {
+			behind.ahead = e
+		}
+		return e
+	case to.Effective.Before(slot):
+		return nil // the slot is the newer version's
 	}
 	if t.add(e, now) {
 		t.decide(e, state.StateSkipped, whySkipped(to), now)
 	}
+	return nil
 }

@@ -14,6 +14,16 @@ func (t *term) decide(e *entry, to state.RunState, reason string, now time.Time)
 	t.decideAt(e, to, reason, 0, now)
 }
 
+// skipBarred gives a slot that its job's rules bar from running its verdict, which
+// relies on a revision of the job as decideAt's does.
+func (t *term) skipBarred(e *entry, relies int64, now time.Time) {
+	if e.deciding || e.done {
+		return
+	}
+	e.verdict, e.reason, e.detail, e.relies = state.StateSkipped, e.bar.Reason, e.bar.Detail, relies
+	t.tryDecide(e, now)
+}
+
 // decideVersion is decide for a verdict that is true only while the job is as the
 // entry's version has it: the job may have been changed, which is news that has
 // not come yet, so that the slot may be due no more.
@@ -31,7 +41,7 @@ func (t *term) decideAt(e *entry, to state.RunState, reason string, relies int64
 	if e.deciding || e.done {
 		return
 	}
-	e.verdict, e.reason, e.relies = to, reason, relies
+	e.verdict, e.reason, e.detail, e.relies = to, reason, "", relies
 	t.tryDecide(e, now)
 }
 
@@ -40,7 +50,7 @@ func (t *term) tryDecide(e *entry, now time.Time) {
 	to, reason, waiting := e.verdict, e.reason, e.waiting
 	rec := state.Record{
 		Job: e.version.ID, Run: e.runID(), Generation: e.version.Generation, State: to, Reason: reason,
-		Due: micros(e.due), Recorded: now, Shards: 1,
+		Detail: e.detail, Due: micros(e.start), Recorded: now, Shards: 1,
 	}
 	if err := t.gates.bad[rec.Job]; err != nil && reason == state.ReasonUnreadable {
 		rec.Detail = err.Error()
@@ -82,7 +92,7 @@ func (t *term) undecide(e *entry) {
 	if e.done {
 		return
 	}
-	e.verdict, e.reason, e.relies = state.StateNone, "", 0
+	e.verdict, e.reason, e.detail, e.relies = state.StateNone, "", "", 0
 	now := t.now()
 	t.checks.Push(now.Add(time.Second).UnixMicro(), e)
 	to := e.job.job

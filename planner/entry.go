@@ -10,7 +10,7 @@ import (
 // entryKey tells the open entries of a term apart.
 type entryKey struct {
 	job   *timed
-	due   int64       // microseconds
+	due   int64       // microseconds: of a slot its instant, whatever its jitter
 	run   state.RunID // empty for a slot's run
 	shard int
 }
@@ -31,6 +31,18 @@ type entry struct {
 	entryKey
 	version *Job // as planned
 	at      int  // its place in job.open
+	// start is when it is due, microseconds: due, and its jitter.
+	start int64
+	// bar is why the slot does not run; its verdict is due when its start would be.
+	bar *Bar
+	// early entries are due so late, since their job has jitter, that it is not time to
+	// plan them yet.
+	early bool
+	// held is set where the entry holds the watermark at its slot; see holdFor.
+	held bool
+	// behind is an entry that must be done before this one is planned, and ahead
+	// the one that waits for this.
+	behind, ahead *entry
 
 	// of a further attempt
 	waiting *state.Live
@@ -48,6 +60,7 @@ type entry struct {
 	// set while a worker stores it.
 	verdict  state.RunState
 	reason   string
+	detail   string
 	relies   int64
 	deciding bool
 	// suspended is set, beside deciding, while it is not known when the job was
@@ -74,6 +87,14 @@ func (e *entry) asked() int64 {
 		return e.pending.Revision
 	}
 	return 0
+}
+
+// holdsAt is when the entry's slot is due, before which it holds the watermark.
+func (e *entry) holdsAt() int64 {
+	if e.held {
+		return e.due
+	}
+	return e.start
 }
 
 // attempt is the number of the attempt that the entry is for.

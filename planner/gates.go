@@ -69,7 +69,7 @@ func (t *term) badGate(id state.JobID, err error) {
 		return
 	}
 	for _, e := range slices.Clone(job.open) {
-		if e.waiting == nil && e.verdict == state.StateNone && e.due <= now.UnixMicro() {
+		if e.waiting == nil && e.verdict == state.StateNone && e.bar == nil && e.start <= now.UnixMicro() {
 			t.decideVersion(e, state.StateSkipped, state.ReasonUnreadable, now)
 		}
 	}

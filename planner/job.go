@@ -2,11 +2,9 @@ package planner
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/leaderd/leaderd/planner/placement"
-	"github.com/leaderd/leaderd/planner/schedule"
 	"github.com/leaderd/leaderd/state"
 )
 
@@ -21,9 +19,12 @@ type Job struct {
 	Deadline  time.Duration
 	Selector  placement.Selector
 	Exclusive bool
-	// CatchUp tells whether the latest slot of an outage runs.
-	CatchUp bool
-	Paused  bool
+	// CatchUp tells which slots of an outage run: of those that are no older than
+	// CatchUpAge at most CatchUpMost, the newest.
+	CatchUp     state.CatchUp
+	CatchUpAge  time.Duration
+	CatchUpMost int
+	Paused      bool
 	// PausedUntil is when the pause ends by itself; zero: it does not.
 	PausedUntil time.Time
 	// PauseAfter is how many runs in a row may fail before the job is paused; 0: any
@@ -34,6 +35,8 @@ type Job struct {
 	Broken error
 
 	schedules schedules
+	// rules is nil for a job whose slots are all due at once, and all run.
+	rules *rules
 	// stored is the job's value in the store, which its spec is read from when
 	// an executor needs it.
 	stored []byte
@@ -56,22 +59,36 @@ func compile(j *state.Job, stored []byte) *Job {
 		Deadline:   spec.StartDeadline,
 		Selector:   selector(spec.Selector),
 		Exclusive:  spec.Exclusive(),
-		CatchUp:    spec.CatchUp == state.CatchUpLatest,
+		CatchUp:    spec.CatchUp,
+		CatchUpAge: spec.StartDeadline,
 		Paused:     j.Paused,
 		PauseAfter: spec.PauseAfterFailures,
 		stored:     stored,
+	}
+	switch spec.CatchUp {
+	case state.CatchUpNone:
+	case state.CatchUpLatest:
+		c.CatchUpMost = 1
+	case state.CatchUpAll:
+		c.CatchUpMost = spec.CatchUpLimit
+	}
+	if spec.CatchUpWindow != 0 {
+		c.CatchUpAge = min(c.CatchUpAge, spec.CatchUpWindow)
 	}
 	if j.Paused {
 		c.PausedUntil = j.PausedUntil
 		// A pause leaves the job's own instant alone, since it makes no slot due.
 		c.Effective = j.Updated
 	}
-	c.schedules, c.Broken = parseSchedules(j.ID, &spec, j.Anchor)
+	c.schedules, c.Broken = parseSchedules(j, &spec)
+	if c.Broken == nil {
+		c.rules, c.Broken = compileRules(j, &spec)
+	}
 	if c.Broken == nil && spec.Command == nil && spec.HTTP == nil && !spec.NoOp {
 		c.Broken = ErrNoTarget
 	}
 	if c.Broken != nil {
-		c.schedules = nil
+		c.schedules, c.rules = schedules{}, nil
 	}
 	return c
 }
@@ -93,65 +110,11 @@ func broken(id state.JobID, revision int64, err error) *Job {
 	return &Job{ID: id, Revision: revision, Broken: err}
 }
 
-// parseSchedules compiles the schedules of a spec. The error names the field.
-func parseSchedules(id state.JobID, spec *state.JobSpec, anchor time.Time) (schedules, error) {
-	out := make(schedules, 0, len(spec.Schedules))
-	for i, text := range spec.Schedules {
-		s, err := schedule.Parse(text, schedule.Options{Zone: spec.TimeZone, Anchor: anchor, Job: id.String()})
-		if err != nil {
-			return nil, fmt.Errorf("spec.schedules[%d]: %w", i, err)
-		}
-		out = append(out, s)
-	}
-	return out, nil
-}
-
-// schedules are a job's schedules together: a slot that several name is one.
-type schedules []schedule.Schedule
-
-// next is the first slot after the instant, or the zero time.
-func (s schedules) next(after time.Time) time.Time {
-	var first time.Time
-	for i := range s {
-		if t := s[i].Next(after); !t.IsZero() && (first.IsZero() || t.Before(first)) {
-			first = t
-		}
-	}
-	return first
-}
-
-// prev is the last slot at or before the instant, or the zero time.
-func (s schedules) prev(atOrBefore time.Time) time.Time {
-	var last time.Time
-	for i := range s {
-		if t := s[i].Prev(atOrBefore); t.After(last) {
-			last = t
-		}
-	}
-	return last
-}
-
-// count is the number of slots in (after, until]. For several schedules it
-// steps through them, since they may share slots.
-func (s schedules) count(after, until time.Time) int64 {
-	switch len(s) {
-	case 0:
-		return 0
-	case 1:
-		return s[0].Count(after, until)
-	}
-	var n int64
-	for t := s.next(after); !t.IsZero() && !t.After(until); t = s.next(t) {
-		n++
-	}
-	return n
-}
-
 // due tells whether the job can be due at all.
-func (j *Job) due() bool { return j.Broken == nil && !j.Paused && len(j.schedules) > 0 }
+func (j *Job) due() bool { return j.Broken == nil && !j.Paused && len(j.schedules.all) > 0 }
 
 // NextSlot is the first slot after the instant, or the zero time where there is
-// none, or the job is paused or broken.
+// none, or the job is paused or broken. It may be one that does not run: see Bar.
 func (j *Job) NextSlot(after time.Time) time.Time {
 	if !j.due() {
 		return time.Time{}

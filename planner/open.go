@@ -19,7 +19,7 @@ const (
 // place plans an entry onto the best executor that does not have it yet.
 // Where none is left the entry stays as it is until one comes or check looks.
 func (t *term) place(e *entry) {
-	if e.verdict != state.StateNone || e.suspended || e.version.Paused || e.version.Broken != nil || t.gates.bad[e.version.ID] != nil ||
+	if e.verdict != state.StateNone || e.bar != nil || e.early || e.behind != nil || e.suspended || e.version.Paused || e.version.Broken != nil || t.gates.bad[e.version.ID] != nil ||
 		e.waiting != nil && e.waiting.NextTry.After(t.now()) {
 		return
 	}
@@ -74,7 +74,17 @@ func (t *term) checkLate(e *entry, now time.Time) {
 		t.tryDecide(e, now) // storing it went wrong
 		return
 	}
-	late := now.Sub(micros(e.due))
+	if e.bar != nil && e.slot() {
+		t.skipBarred(e, e.version.Revision, now)
+		return
+	}
+	if e.early {
+		t.comes(e)
+		t.place(e)
+		t.checks.Push(e.start+t.cfg.HedgeDelay.Microseconds(), e)
+		return
+	}
+	late := now.Sub(micros(e.start))
 	if e.slot() || e.pending != nil {
 		if late > e.version.Deadline {
 			t.decideVersion(e, state.StateMissed, state.ReasonDeadline, now)
@@ -90,6 +100,7 @@ func (t *term) checkLate(e *entry, now time.Time) {
 	}
 	again := min(max(2*t.cfg.HedgeDelay, late/4), maxRecheck)
 	switch {
+	case e.behind != nil:
 	case len(e.holders) == 0 || e.busy:
 		t.place(e)
 		e.busy = false
@@ -113,14 +124,23 @@ func (t *term) checkLate(e *entry, now time.Time) {
 // entry need not run.
 func (t *term) overtaken(e *entry, now time.Time) bool {
 	v := e.version
-	if !v.CatchUp {
+	switch {
+	case v.CatchUpMost == 0 || now.Sub(micros(e.start)) > v.CatchUpAge:
 		return true
+	case v.CatchUp == state.CatchUpAll:
+		newer := 0
+		for _, o := range e.job.open {
+			if o.slot() && o.due > e.due && o.start <= now.UnixMicro() {
+				newer++
+			}
+		}
+		return newer >= v.CatchUpMost
 	}
-	if !v.Exclusive && 2*len(t.open) < t.cfg.MaxOpen {
+	if !v.Exclusive && 2*(len(t.open)-t.early) < t.cfg.MaxOpen {
 		return false // there is room to keep it
 	}
 	next := v.NextSlot(micros(e.due))
-	return !next.IsZero() && !next.After(now)
+	return !next.IsZero() && !v.Due(next).After(now)
 }
 
 // whyUnplaced is the reason for which no executor has claimed an entry.
@@ -154,7 +174,7 @@ func (t *term) report(s *session, r *workerv1.Report, now time.Time) {
 			t.hedges.earn()
 			t.close(e)
 		case workerv1.Progress_STEP_DECIDED:
-			if e.slot() && !micros(e.due).After(t.closing) {
+			if e.slot() && !micros(e.start).After(t.closing) {
 				e.drop(s)
 				t.verify(e)
 				continue

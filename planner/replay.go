@@ -9,50 +9,24 @@ import (
 	"github.com/leaderd/leaderd/state"
 )
 
-// missOutage gives the verdict missed, for the reason why, to every slot of the job in
-// (from, until] that has no record, but for the latest if that is to be caught
-// up: then it is answered.
-func (t *term) missOutage(ctx context.Context, j *Job, from, until time.Time, closed int64, why string) (
-	latest time.Time, ok bool, err error,
-) {
-	if from.Before(j.Effective) {
-		from = j.Effective
-	}
-	first, last := j.NextSlot(from), j.schedules.prev(until)
-	if first.IsZero() || first.After(until) {
-		return time.Time{}, false, nil
-	}
-	decided, err := t.store.ListDecided(ctx, j.ID, last, last)
-	if err != nil {
-		return time.Time{}, false, err
-	}
-	ok = j.CatchUp && !decided.Has(last) && until.Sub(last) <= j.Deadline
-	end := last // the last slot to miss
-	if ok {
-		end = last.Add(-time.Second)
-	}
-	return last, ok, t.missWindow(ctx, j, from, end, closed, state.StateMissed, why)
-}
-
-// missWindow gives every slot of a version in (from, until] that has no record
-// the same verdict.
-func (t *term) missWindow(
-	ctx context.Context, v *Job, from, until time.Time, closed int64, to state.RunState, reason string,
-) error {
-	first, last := v.schedules.next(from), v.schedules.prev(until)
+// missOutage gives the verdict missed, for the reason why, to every slot of the job
+// that was due in a part of the timeline and has no record, but for those that are
+// to be caught up: these are answered, in order. Slots that would not have run have
+// the verdict for that.
+func (t *term) missOutage(ctx context.Context, j *Job, p part, closed int64, why string) (again []time.Time, err error) {
+	first, last := j.firstOf(p), j.schedules.prev(p.until)
 	if first.IsZero() || first.After(last) {
-		return nil
+		return nil, nil
 	}
-	decided, err := t.store.ListDecided(ctx, v.ID, first, last)
+	decided, err := t.store.ListDecided(ctx, j.ID, first, last)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, gap := range gaps(&decided, first, last) {
-		if err := t.missRange(ctx, v, gap[0], gap[1], closed, to, reason); err != nil {
-			return err
-		}
+	again = j.toCatchUp(&decided, p, first, last)
+	for _, slot := range again {
+		decided.Slots[slot] = struct{}{}
 	}
-	return nil
+	return again, t.missPart(ctx, j, p, first, last, &decided, closed, fate{state: state.StateMissed, reason: why})
 }
 
 // ending is what ended a job's older versions: a newer one, or its deletion.
@@ -81,7 +55,7 @@ func spansOf(end ending, older []state.JobVersion, before spoken) (spans []span,
 	last = end
 	for i := range older {
 		v := &older[i]
-		if !before.ended(v.Job.Revision, last.at) {
+		if !before.ended(v.Job.Revision, last.at.Add(before.jitter)) {
 			return spans, last, true
 		}
 		if v.Change == state.ChangeDelete {
@@ -89,7 +63,8 @@ func spansOf(end ending, older []state.JobVersion, before spoken) (spans []span,
 			continue
 		}
 		j := compile(&v.Job, nil)
-		if from := before.since(v.Job.Revision, j.Effective); j.due() && from.Before(last.at) {
+		open := before.ended(v.Job.Revision, last.at.Add(min(j.jitter(), before.jitter)))
+		if from := before.since(v.Job.Revision, j.Effective); open && j.due() && from.Add(-j.jitter()).Before(last.at) {
 			spans = append(spans, span{j, from, last.at, last.reason})
 		}
 		last.ends(j.Generation, j.Effective, whySkipped(j))
@@ -142,26 +117,17 @@ func (t *term) olderVersions(
 func (t *term) skipSpans(ctx context.Context, spans []span, closed state.Closed) error {
 	for i := range spans {
 		s := &spans[i]
-		if err := t.skip(ctx, s.version, s.from, s.until, closed, s.reason); err != nil {
+		if err := t.skip(ctx, s.version, part{from: s.from, until: s.until}, closed, s.reason); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// skip gives every slot of a version in (from, until] that has no record the
-// verdict skipped.
-func (t *term) skip(ctx context.Context, v *Job, from, until time.Time, closed state.Closed, reason string) error {
-	if edge := closed.Instant; from.Before(edge) {
-		if until.Before(edge) {
-			edge = until
-		}
-		if err := t.missWindow(ctx, v, from, edge, closed.Revision, state.StateSkipped, reason); err != nil {
-			return err
-		}
-		from = edge
-	}
-	first, last := v.schedules.next(from), v.schedules.prev(until)
+// skip gives every slot of a version that is due after p.from, is up to p.until by
+// its instant and has no record the verdict skipped.
+func (t *term) skip(ctx context.Context, v *Job, p part, closed state.Closed, reason string) error {
+	first, last := v.firstOf(p), v.schedules.prev(p.until)
 	if first.IsZero() || first.After(last) {
 		return nil
 	}
@@ -169,13 +135,29 @@ func (t *term) skip(ctx context.Context, v *Job, from, until time.Time, closed s
 	if err != nil {
 		return err
 	}
-	for slot := first; !slot.IsZero() && !slot.After(last); slot = v.schedules.next(slot) {
-		if decided.Has(slot) {
+	why := fate{state: state.StateSkipped, reason: reason}
+	if edge := closed.Instant; p.from.Before(edge) {
+		end := last
+		if edge.Before(end) {
+			end = v.schedules.prev(edge)
+		}
+		if !end.Before(first) {
+			behind := part{p.after, p.from, edge}
+			if err := t.missPart(ctx, v, behind, first, end, &decided, closed.Revision, why); err != nil {
+				return err
+			}
+		}
+		p.from = edge
+	}
+	for slot := v.firstOf(p); !slot.IsZero() && !slot.After(last); slot = v.schedules.next(slot) {
+		due := v.Due(slot)
+		if !due.After(p.from) || decided.Has(slot) {
 			continue
 		}
+		f := why.of(v, slot)
 		if _, err := t.store.Decide(ctx, t.leadership, state.Record{
-			Job: v.ID, Run: state.SlotRunID(slot), Generation: v.Generation, State: state.StateSkipped,
-			Reason: reason, Due: slot, Recorded: t.now(), Shards: 1,
+			Job: v.ID, Run: state.SlotRunID(slot), Generation: v.Generation, State: f.state,
+			Reason: f.reason, Detail: f.detail, Due: due, Recorded: t.now(), Shards: 1,
 		}, v.Exclusive, 0); err != nil {
 			return err
 		}
@@ -262,33 +244,4 @@ func gaps(decided *state.Decided, first, last time.Time) [][2]time.Time {
 		out = append(out, [2]time.Time{from, last})
 	}
 	return out
-}
-
-// missRange stores one verdict for all slots from from to to, both included.
-func (t *term) missRange(
-	ctx context.Context, j *Job, from, to time.Time, closed int64, verdict state.RunState, reason string,
-) error {
-	before := from.Add(-time.Second)
-	n := j.schedules.count(before, to)
-	if n == 0 {
-		return nil
-	}
-	rec := state.Record{
-		Job: j.ID, Generation: j.Generation, State: verdict, Reason: reason,
-		Due: j.schedules.next(before), Recorded: t.now(), Shards: 1,
-	}
-	rec.Run = state.SlotRunID(rec.Due)
-	rec.Until = rec.Due
-	if n > 1 {
-		rec.Until, rec.Count = j.schedules.prev(to), n
-	}
-	ok, err := t.store.DecideRange(ctx, t.leadership, rec, closed)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return errChangedMeanwhile
-	}
-	t.metrics.decided.WithLabelValues(rec.State.String(), rec.Reason).Add(float64(n))
-	return nil
 }

@@ -1,11 +1,55 @@
 package planner
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/leaderd/leaderd/planner/schedule"
 	"github.com/leaderd/leaderd/state"
 )
+
+// schedules are a job's schedules together: a slot that several name is one. Only
+// slots in [start, end) count, where those are set.
+type schedules struct {
+	all        []schedule.Schedule
+	start, end time.Time
+}
+
+// parseSchedules compiles the schedules of a job. The error names the field.
+//
+// A local time that the clock leaves out is a slot in any case: where the job skips
+// those, it does not run, but has its verdict like any other.
+func parseSchedules(j *state.Job, spec *state.JobSpec) (schedules, error) {
+	all, err := parseAll(j, spec, schedule.MissingShift)
+	return schedules{all: all, start: spec.Start, end: spec.End}, err
+}
+
+func parseAll(j *state.Job, spec *state.JobSpec, missing schedule.Missing) ([]schedule.Schedule, error) {
+	options := ScheduleOptions(j)
+	options.Zone, options.Missing = spec.TimeZone, missing
+	out := make([]schedule.Schedule, 0, len(spec.Schedules))
+	for i, text := range spec.Schedules {
+		s, err := schedule.Parse(text, options)
+		if err != nil {
+			return nil, fmt.Errorf("spec.schedules[%d]: %w", i, err)
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// ScheduleOptions is how a job's schedules are read.
+func ScheduleOptions(j *state.Job) schedule.Options {
+	options := schedule.Options{Zone: j.Spec.TimeZone, Anchor: j.Anchor, Job: j.ID.String()}
+	switch j.Spec.RepeatedTime {
+	case state.RepeatedFirst:
+	case state.RepeatedLast:
+		options.Repeated = schedule.RepeatedLast
+	case state.RepeatedBoth:
+		options.Repeated = schedule.RepeatedBoth
+	}
+	return options
+}
 
 // PrevSlot is the last slot at or before the instant, or the zero time where there
 // is none, or the job is paused or broken.
@@ -31,7 +75,58 @@ func (j *Job) CountSlots(after, until time.Time) int64 {
 	return j.schedules.count(after, until)
 }
 
-// ScheduleOptions is how a job's schedules are read.
-func ScheduleOptions(j *state.Job) schedule.Options {
-	return schedule.Options{Zone: j.Spec.TimeZone, Anchor: j.Anchor, Job: j.ID.String()}
+// next is the first slot after the instant, or the zero time.
+func (s *schedules) next(after time.Time) time.Time {
+	if !s.start.IsZero() && after.Before(s.start) {
+		after = s.start.Add(-time.Nanosecond)
+	}
+	var first time.Time
+	for i := range s.all {
+		if t := s.all[i].Next(after); !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	if !s.end.IsZero() && !first.Before(s.end) {
+		return time.Time{}
+	}
+	return first
+}
+
+// prev is the last slot at or before the instant, or the zero time.
+func (s *schedules) prev(atOrBefore time.Time) time.Time {
+	if !s.end.IsZero() && !atOrBefore.Before(s.end) {
+		atOrBefore = s.end.Add(-time.Nanosecond)
+	}
+	var last time.Time
+	for i := range s.all {
+		if t := s.all[i].Prev(atOrBefore); t.After(last) {
+			last = t
+		}
+	}
+	if last.Before(s.start) {
+		return time.Time{}
+	}
+	return last
+}
+
+// count is the number of slots in (after, until]. For several schedules it
+// steps through them, since they may share slots.
+func (s *schedules) count(after, until time.Time) int64 {
+	if !s.start.IsZero() && after.Before(s.start) {
+		after = s.start.Add(-time.Nanosecond)
+	}
+	if !s.end.IsZero() && !until.Before(s.end) {
+		until = s.end.Add(-time.Nanosecond)
+	}
+	switch len(s.all) {
+	case 0:
+		return 0
+	case 1:
+		return s.all[0].Count(after, until)
+	}
+	var n int64
+	for t := s.next(after); !t.IsZero() && !t.After(until); t = s.next(t) {
+		n++
+	}
+	return n
 }

@@ -36,7 +36,7 @@ func TestSpansHoldWhatIsUndecided(t *testing.T) {
 			}
 		}
 		end := ending{id, int64(n + 1), at(rapid.IntRange(1, 60).Draw(t, "end")), state.ReasonSuperseded}
-		before := spoken{at(rapid.IntRange(1, 60).Draw(t, "mark")), int64(rapid.IntRange(1, 10*n+5).Draw(t, "jobs"))}
+		before := spoken{instant: at(rapid.IntRange(1, 60).Draw(t, "mark")), jobs: int64(rapid.IntRange(1, 10*n+5).Draw(t, "jobs"))}
 		spans, _, _ := spansOf(end, older, before)
 
 		in := map[int64]map[time.Time]bool{}

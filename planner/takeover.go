@@ -79,7 +79,7 @@ func (t *term) takeOver(jobs []*Job, gone []state.JobVersion, mark state.Waterma
 		t.compareClocks(mark.Written, now)
 	}
 	t.floor = from
-	before := spoken{from, mark.Jobs}
+	before := spoken{from, mark.Jobs, state.MaxJitter}
 	t.lastSeen = now
 	// Up to edge slots are worked up one by one, whose records are looked for;
 	// behind it they are planned.
@@ -115,9 +115,9 @@ func (t *term) takeOver(jobs []*Job, gone []state.JobVersion, mark state.Waterma
 			t.timeline.put(timed, now)
 			continue
 		}
-		w := window{version: j, from: before.since(j.Revision, j.Effective), until: edge, older: &before, why: why}
+		w := window{version: j, part: part{from: before.since(j.Revision, j.Effective), until: edge}, older: &before, why: why}
 		t.timeline.put(timed, later(w.from, edge))
-		if first := j.NextSlot(w.from); !first.IsZero() && !first.After(edge) {
+		if j.mayOwe(w.part) {
 			if t.closings == 0 {
 				t.closeUpTo(edge) // which voids what an earlier leader catches up
 			}
@@ -149,6 +149,9 @@ func (t *term) logOutage(from, to time.Time) {
 type spoken struct {
 	instant time.Time
 	jobs    int64
+	// jitter is how long after a version's end its slots may be due that are looked
+	// at: what ended before instant may have some left.
+	jitter time.Duration
 }
 
 // since is the instant after which slots of a version are looked at, which was
@@ -182,26 +185,27 @@ func (t *term) overslept(until time.Time) {
 	t.planned = later(t.planned, until)
 	t.closeUpTo(until)
 	for _, j := range t.jobs {
-		w := window{version: j.job, from: from, until: until, why: state.ReasonOutage}
+		w := window{version: j.job, part: part{from, from, until}, why: state.ReasonOutage}
 		if j.at >= 0 && j.next <= from.Unix() { // a change has just put it there
 			w.from = time.Unix(j.next, 0).Add(-time.Second)
+			w.after = w.from
 		}
 		t.timeline.put(j, until)
-		if first := w.version.NextSlot(w.from); !first.IsZero() && !first.After(until) {
+		if w.version.mayOwe(w.part) {
 			t.holdMark(w.from)
 			t.onceClosed(func() { t.replay(j, w) })
 		}
 	}
 }
 
-// window is a part (from, until] of the closed timeline that is to be worked up
-// for a version of a job, and for those before it that older leaves, if that is
-// set. why is the reason for which its slots are missed.
+// window is a part of the closed timeline that is to be worked up for a version of a
+// job, and for those before it that older leaves, if that is set. why is the reason
+// for which its slots are missed.
 type window struct {
-	version     *Job
-	from, until time.Time
-	older       *spoken
-	why         string
+	part
+	version *Job
+	older   *spoken
+	why     string
 }
 
 // replay decides the slots of a window. It counts down replays when that is
@@ -211,7 +215,7 @@ func (t *term) replay(j *timed, w window) { t.inTurn(j, func() { t.tryReplay(j, 
 func (t *term) tryReplay(j *timed, w window) {
 	closed := t.closed
 	t.task(func(ctx context.Context) func() {
-		latest, ok, err := t.missOutage(ctx, w.version, w.from, w.until, closed.Revision, w.why)
+		again, err := t.missOutage(ctx, w.version, w.part, closed.Revision, w.why)
 		if err == nil && w.older != nil && w.older.changed(w.version) {
 			err = t.skipOlder(ctx, endingBy(w.version), *w.older, closed)
 		}
@@ -222,9 +226,7 @@ func (t *term) tryReplay(j *timed, w window) {
 				return
 			}
 			t.replays--
-			if ok {
-				t.catchUp(j, w.version, latest, t.now())
-			}
+			t.catchUp(j, w.version, again, t.now())
 			t.nextTurn(j)
 		}
 	})

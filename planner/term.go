@@ -49,6 +49,7 @@ type term struct {
 	planned time.Time
 
 	open   map[openKey]*entry
+	early  int                  // how many of open are early
 	byDue  minheap.Heap[*entry] // for the watermark; drops what is done lazily
 	checks minheap.Heap[*entry] // by when to look at an entry again
 
@@ -309,7 +310,7 @@ func (t *term) turn(now time.Time) {
 // bound on open entries allows.
 func (t *term) plan(now time.Time) {
 	until := now.Add(t.cfg.Horizon)
-	for len(t.open) < t.cfg.MaxOpen && t.ctx.Err() == nil {
+	for len(t.open)-t.early < t.cfg.MaxOpen && t.ctx.Err() == nil {
 		job, slot, ok := t.timeline.pop(until)
 		if !ok {
 			t.planned = later(t.planned, until)
@@ -318,10 +319,21 @@ func (t *term) plan(now time.Time) {
 			return
 		}
 		t.planned = later(t.planned, slot.Add(-time.Nanosecond))
-		t.add(&entry{entryKey: entryKey{job: job, due: slot.UnixMicro()}, version: job.job}, now)
+		if due := job.job.Due(slot); due.After(job.since) {
+			t.add(slotEntry(job, job.job, slot), now)
+		}
 	}
 	t.metrics.horizon.Set(max(0, t.planned.Sub(now).Seconds()))
 	t.metrics.open.Set(float64(len(t.open)))
+}
+
+// slotEntry makes the entry of a slot of a version.
+func slotEntry(j *timed, v *Job, slot time.Time) *entry {
+	e := &entry{entryKey: entryKey{job: j, due: slot.UnixMicro()}, version: v, start: v.Due(slot).UnixMicro()}
+	if bar, ok := v.Bar(slot); ok {
+		e.bar = &bar
+	}
+	return e
 }
 
 // add opens an entry and plans it onto its executor; false if it is open.
@@ -329,16 +341,19 @@ func (t *term) add(e *entry, now time.Time) bool {
 	if _, dup := t.open[e.open()]; dup {
 		return false
 	}
+	if e.start == 0 {
+		e.start = e.due
+	}
 	t.open[e.open()] = e
 	e.at = len(e.job.open)
 	e.job.open = append(e.job.open, e)
 	if e.slot() {
-		t.byDue.Push(e.due, e)
+		t.byDue.Push(e.holdsAt(), e)
 	}
 	if e.pending != nil {
 		t.asked++
 	}
-	if e.slot() && !micros(e.due).After(t.closed.Instant) {
+	if e.slot() && !micros(e.start).After(t.closed.Instant) {
 		e.closed = t.closed.Revision
 		t.catchUps++
 	}
@@ -346,9 +361,27 @@ func (t *term) add(e *entry, now time.Time) bool {
 		t.checks.Push(e.waiting.NextTry.UnixMicro(), e)
 		return true
 	}
+	if e.bar != nil {
+		t.checks.Push(max(e.start, now.UnixMicro()), e)
+		return true
+	}
+	if begins := micros(e.start).Add(-t.cfg.Horizon); e.start > e.due && begins.After(now) {
+		e.early = true
+		t.early++
+		t.checks.Push(begins.UnixMicro(), e)
+		return true
+	}
 	t.place(e)
-	t.checks.Push(max(e.due, now.UnixMicro())+t.cfg.HedgeDelay.Microseconds(), e)
+	t.checks.Push(max(e.start, now.UnixMicro())+t.cfg.HedgeDelay.Microseconds(), e)
 	return true
+}
+
+// comes makes an entry that was early one like any other.
+func (t *term) comes(e *entry) {
+	if e.early {
+		e.early = false
+		t.early--
+	}
 }
 
 // close forgets an entry: it has a record, or is void.
@@ -364,6 +397,7 @@ func (t *term) close(e *entry) {
 	if e.pending != nil {
 		t.asked--
 	}
+	t.comes(e)
 	delete(t.open, e.open())
 	siblings := e.job.open
 	last := len(siblings) - 1
@@ -371,6 +405,11 @@ func (t *term) close(e *entry) {
 	siblings[e.at].at = e.at
 	siblings[last] = nil
 	e.job.open = siblings[:last]
+	if next := e.ahead; next != nil {
+		if e.ahead, next.behind = nil, nil; !next.done && !next.deciding {
+			t.place(next)
+		}
+	}
 }
 
 // checkErr ends the term where err says that it is over, and logs other errors.

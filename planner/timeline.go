@@ -15,6 +15,9 @@ type timed struct {
 	// last is the newest slot that was popped, next the one to come, in Unix
 	// seconds or never.
 	last, next int64
+	// since is the instant after which slots have to be due to be opened: those of
+	// a job with jitter may be due before others that came earlier.
+	since time.Time
 	// at is the job's place in the heap, -1 while it has no slot to come.
 	at int
 	// open are the job's open entries, in no order.
@@ -46,9 +49,11 @@ func slotSeconds(t time.Time) int64 {
 // Every operation on one job costs O(log n).
 type timeline struct{ heap []*timed }
 
-// put sets a job's next slot to the first one after the instant. A slot that
-// was popped is not named again.
+// put sets a job's next slot to the first one that may be due after the instant. A
+// slot that was popped is not named again.
 func (l *timeline) put(t *timed, after time.Time) {
+	t.since = after
+	after = after.Add(-t.job.jitter())
 	if t.last != never && after.Unix() < t.last {
 		after = time.Unix(t.last, 0)
 	}

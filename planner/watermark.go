@@ -61,7 +61,7 @@ func (t *term) hold() (hold time.Time, ok bool) {
 		t.byDue = minheap.Heap[*entry]{}
 		for _, e := range t.open {
 			if e.slot() {
-				t.byDue.Push(e.due, e)
+				t.byDue.Push(e.holdsAt(), e)
 			}
 		}
 	}
@@ -100,12 +100,12 @@ func (t *term) late(now time.Time) state.Late {
 	}
 	worst := int64(math.MaxInt64)
 	for _, e := range t.open {
-		if e.due > limit || e.version.Paused || e.waiting != nil {
+		if e.start > limit || e.version.Paused || e.waiting != nil || e.bar != nil {
 			continue
 		}
 		l.Runs++
-		if e.due < worst {
-			worst, l.Worst = e.due, e.version.ID
+		if e.start < worst {
+			worst, l.Worst = e.start, e.version.ID
 		}
 	}
 	if l.Runs > 0 {

@@ -41,6 +41,8 @@ type Job struct {
 	// were last changed. A failover, a restart and an edit of anything else
 	// leave it alone.
 	Anchor time.Time
+	// Calendars are those that the spec names, as this version has them.
+	Calendars []JobCalendar
 	// Revision is the store's ModRevision of the job, which claims compare.
 	Revision int64
 }
@@ -54,9 +56,21 @@ type JobSpec struct {
 
 	Schedules []string
 	TimeZone  string
+	// Start and End bound the slots, [Start, End); zero: they do not.
+	Start, End time.Time
+	// Jitter is how long after its slot a run is due at most; see the function of
+	// that name.
+	Jitter       time.Duration
+	MissingTime  MissingTime
+	RepeatedTime RepeatedTime
+	// ExcludedCalendars and OnlyCalendars name calendars of the job's namespace.
+	ExcludedCalendars []string
+	OnlyCalendars     []string
 
 	Overlap       Overlap
 	CatchUp       CatchUp
+	CatchUpWindow time.Duration // 0: none
+	CatchUpLimit  int
 	Guarantee     Guarantee
 	StartDeadline time.Duration
 
@@ -122,6 +136,32 @@ const (
 	CatchUpLatest CatchUp = iota
 	// CatchUpNone runs none.
 	CatchUpNone
+	// CatchUpAll runs the newest CatchUpLimit of them, one after another.
+	CatchUpAll
+)
+
+// MissingTime is what becomes of a local time that the zone's clock leaves out.
+type MissingTime uint8
+
+// Policies for local times that are left out.
+const (
+	// MissingShift runs it at the first instant after the gap. The default.
+	MissingShift MissingTime = iota
+	// MissingSkip gives that instant the verdict skipped:dst.
+	MissingSkip
+)
+
+// RepeatedTime is in which pass a local time runs that occurs twice.
+type RepeatedTime uint8
+
+// Policies for local times that occur twice.
+const (
+	// RepeatedFirst runs it the first time only. The default.
+	RepeatedFirst RepeatedTime = iota
+	// RepeatedLast runs it the second time only.
+	RepeatedLast
+	// RepeatedBoth runs it both times.
+	RepeatedBoth
 )
 
 // Guarantee is what a lost attempt means for its run.
@@ -142,6 +182,7 @@ const (
 	DefaultKillGrace     = 10 * time.Second
 	DefaultHTTPTimeout   = time.Minute
 	DefaultHTTPMethod    = "POST"
+	DefaultCatchUpLimit  = 100
 )
 
 // WithDefaults fills every unset field with its default. A command without a
@@ -155,6 +196,9 @@ func (s JobSpec) WithDefaults() JobSpec {
 	}
 	if s.KillGrace == 0 {
 		s.KillGrace = DefaultKillGrace
+	}
+	if s.CatchUpLimit == 0 {
+		s.CatchUpLimit = DefaultCatchUpLimit
 	}
 	if s.HTTP != nil {
 		h := *s.HTTP
@@ -197,6 +241,8 @@ const (
 	ChangePause
 	ChangeResume
 	ChangeDelete
+	// ChangeCalendar: a calendar that the job names was changed.
+	ChangeCalendar
 )
 
 // String is the change's name in records and answers.
@@ -212,6 +258,8 @@ func (c Change) String() string {
 		return "resume"
 	case ChangeDelete:
 		return "delete"
+	case ChangeCalendar:
+		return "calendar"
 	}
 	return fmt.Sprintf("change(%d)", uint8(c))
 }

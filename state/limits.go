@@ -33,4 +33,11 @@ const (
 	MaxPause = 3660 * 24 * time.Hour
 	// MaxPauseAfterFailures bounds JobSpec.PauseAfterFailures.
 	MaxPauseAfterFailures = 100
+	MaxJitter             = time.Hour
+	MaxCatchUpLimit       = 1000
+	// MaxJobCalendars bounds the calendars that a job names.
+	MaxJobCalendars    = 8
+	MaxCalendarEntries = 1000
+	MaxCalendarBytes   = 32 << 10
+	MaxEntryName       = 128
 )

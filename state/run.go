@@ -114,6 +114,11 @@ const (
 	ReasonNoCapacity     = "no_capacity"
 	ReasonNoMatchingNode = "no_matching_node"
 	ReasonInvalidJob     = "invalid_job"
+	// ReasonCalendar: a calendar of the job's forbids the slot.
+	ReasonCalendar = "calendar"
+	// ReasonDST: the slot stands for a local time that the clock left out, and the
+	// job skips those.
+	ReasonDST = "dst"
 	// ReasonUnreadable: the record at the job's gate cannot be read.
 	ReasonUnreadable = "unreadable_record"
 	// ReasonNoExecutor: no executor attended the leader.
@@ -197,7 +202,8 @@ type Record struct {
 // Covers tells whether the record is a verdict on slot.
 func (r *Record) Covers(slot time.Time) bool {
 	if r.Count <= 1 {
-		return r.Due.Equal(slot) && r.Run.Kind() == KindSlot
+		own, ok := r.Run.Slot()
+		return ok && own.Equal(slot)
 	}
 	return !slot.Before(r.Due) && !slot.After(r.Until)
 }

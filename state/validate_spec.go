@@ -26,6 +26,7 @@ func (s *JobSpec) Validate(checks ScheduleChecks) error {
 	}
 	checkLabels(&v, "spec.labels", s.Labels)
 	s.checkSchedules(&v, checks)
+	s.checkSlots(&v)
 	checkDuration(&v, "spec.startDeadline", s.StartDeadline, time.Second, MaxStartDeadline)
 	checkLabels(&v, "spec.nodeSelector", s.Selector)
 	checkDuration(&v, "spec.timeout", s.Timeout, time.Millisecond, MaxTimeout)
@@ -63,6 +64,46 @@ func (s *JobSpec) checkSchedules(v *Violations, checks ScheduleChecks) {
 	if zoneErr != nil {
 		v.Add("spec.timeZone", "%s", zoneErr)
 	}
+}
+
+// checkSlots looks at what changes the slots that the schedules name.
+func (s *JobSpec) checkSlots(v *Violations) {
+	if !s.Start.IsZero() && !s.End.IsZero() && !s.Start.Before(s.End) {
+		v.Add("spec.endTime", "%s is not after startTime, %s", s.End.Format(time.RFC3339Nano), s.Start.Format(time.RFC3339Nano))
+	}
+	checkDuration(v, "spec.jitter", s.Jitter, time.Millisecond, MaxJitter)
+	if s.Jitter%time.Millisecond != 0 {
+		v.Add("spec.jitter", "%s is no whole number of milliseconds", s.Jitter)
+	}
+	checkDuration(v, "spec.catchUpWindow", s.CatchUpWindow, time.Second, MaxStartDeadline)
+	if s.CatchUpLimit < 0 || s.CatchUpLimit > MaxCatchUpLimit {
+		v.Add("spec.catchUpLimit", "%d is outside 1–%d", s.CatchUpLimit, MaxCatchUpLimit)
+	}
+	if n := len(s.ExcludedCalendars) + len(s.OnlyCalendars); n > MaxJobCalendars {
+		v.Add("spec.excludedCalendars", "and onlyCalendars name %d calendars together; at most %d are allowed", n, MaxJobCalendars)
+		return
+	}
+	seen := map[string]string{}
+	for _, list := range []struct {
+		field string
+		names []string
+	}{{"spec.excludedCalendars", s.ExcludedCalendars}, {"spec.onlyCalendars", s.OnlyCalendars}} {
+		for i, name := range list.names {
+			field := fmt.Sprintf("%s[%d]", list.field, i)
+			if why := CheckName(name); why != "" {
+				v.Add(field, "calendar %s", why)
+			} else if first, twice := seen[name]; twice {
+				v.Add(field, "%q is named by %s already", name, first)
+			} else {
+				seen[name] = field
+			}
+		}
+	}
+}
+
+// Calendars are the names of all calendars that the spec names.
+func (s *JobSpec) Calendars() []string {
+	return slices.Concat(s.ExcludedCalendars, s.OnlyCalendars)
 }
 
 func (s *JobSpec) checkTarget(v *Violations) {

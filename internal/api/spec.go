@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/leaderd/leaderd/planner/schedule"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
@@ -52,7 +53,13 @@ func checkSpec(v *state.Violations, spec *leaderdv1.JobSpec) {
 	checkEnum(v, "spec.overlap", spec.GetOverlap(), leaderdv1.Overlap_name)
 	checkEnum(v, "spec.catchUp", spec.GetCatchUp(), leaderdv1.CatchUp_name)
 	checkEnum(v, "spec.guarantee", spec.GetGuarantee(), leaderdv1.Guarantee_name)
+	checkEnum(v, "spec.missingTime", spec.GetMissingTime(), leaderdv1.MissingTime_name)
+	checkEnum(v, "spec.repeatedTime", spec.GetRepeatedTime(), leaderdv1.RepeatedTime_name)
+	checkInstant(v, "spec.startTime", spec.GetStartTime())
+	checkInstant(v, "spec.endTime", spec.GetEndTime())
 	whole := checkDuration(v, "spec.startDeadline", spec.GetStartDeadline())
+	whole = checkDuration(v, "spec.jitter", spec.GetJitter()) && whole
+	whole = checkDuration(v, "spec.catchUpWindow", spec.GetCatchUpWindow()) && whole
 	whole = checkDuration(v, "spec.timeout", spec.GetTimeout()) && whole
 	whole = checkDuration(v, "spec.killGrace", spec.GetKillGrace()) && whole
 
@@ -60,9 +67,27 @@ func checkSpec(v *state.Violations, spec *leaderdv1.JobSpec) {
 	if !whole {
 		// What is no duration was answered above.
 		domain.StartDeadline, domain.Timeout, domain.KillGrace = 0, 0, 0
+		domain.Jitter, domain.CatchUpWindow = 0, 0
+	}
+	for i, name := range domain.ExcludedCalendars {
+		v.Add(fmt.Sprintf("spec.excludedCalendars[%d]", i), "there is no calendar %q", clip(name))
+	}
+	for i, name := range domain.OnlyCalendars {
+		v.Add(fmt.Sprintf("spec.onlyCalendars[%d]", i), "there is no calendar %q", clip(name))
 	}
 	if bad, ok := errors.AsType[state.Violations](domain.Validate(ScheduleChecks)); ok {
 		*v = append(*v, bad...)
+	}
+}
+
+// checkInstant refuses what is no instant of the years 1 to 9999, and the zero
+// time, which would read as unset.
+func checkInstant(v *state.Violations, field string, t *timestamppb.Timestamp) {
+	if t == nil {
+		return
+	}
+	if t.CheckValid() != nil || t.AsTime().IsZero() {
+		v.Add(field, "is no instant of the years 1 to 9999: %d s and %d ns", t.GetSeconds(), t.GetNanos())
 	}
 }
 

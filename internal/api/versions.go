@@ -62,6 +62,7 @@ func versionOf(e *store.VersionEntry) *leaderdv1.JobVersion {
 	res.AnchorTime = timeOf(job.Anchor)
 	res.Uid = job.UID
 	res.Spec = e.Message.GetJob().GetSpec()
+	res.Calendars = e.Message.GetJob().GetCalendars()
 	res.Paused = job.Paused
 	begins := job.Effective
 	if e.Version.Change == state.ChangeDelete || job.Paused {
@@ -84,4 +85,6 @@ var changes = [...]leaderdv1.JobVersion_Change{
 	state.ChangePause:  leaderdv1.JobVersion_CHANGE_PAUSE,
 	state.ChangeResume: leaderdv1.JobVersion_CHANGE_RESUME,
 	state.ChangeDelete: leaderdv1.JobVersion_CHANGE_DELETE,
+
+	state.ChangeCalendar: leaderdv1.JobVersion_CHANGE_CALENDAR,
 }

@@ -124,7 +124,7 @@ func TestVersionRequestsAreChecked(t *testing.T) {
 
 // TestChangesAreComplete holds the API's names of the changes to the domain's.
 func TestChangesAreComplete(t *testing.T) {
-	for c := state.ChangeCreate; c <= state.ChangeDelete; c++ {
+	for c := state.ChangeCreate; c <= state.ChangeCalendar; c++ {
 		require.Equal(t, "CHANGE_"+strings.ToUpper(c.String()), changes[c].String())
 	}
 	require.Len(t, changes, len(leaderdv1.JobVersion_Change_name))

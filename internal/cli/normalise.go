@@ -39,7 +39,7 @@ func (n *normaliser) message(md protoreflect.MessageDescriptor, value any, path 
 	case "google.protobuf.Duration":
 		return n.duration(value, path)
 	case "google.protobuf.Timestamp":
-		return value // only in what the server sets, and apply does not send
+		return n.instant(value, path)
 	}
 	fields := md.Fields()
 	if md.FullName() == httpMessage {
@@ -199,6 +199,15 @@ func (n *normaliser) duration(value any, path string) any {
 		}
 	}
 	return n.fail(path, "must be a duration such as 500ms, 90s, 10m or 24h, not %s", describe(value))
+}
+
+func (n *normaliser) instant(value any, path string) any {
+	if s, ok := value.(string); ok {
+		if _, err := time.Parse(time.RFC3339Nano, s); err == nil {
+			return s
+		}
+	}
+	return n.fail(path, "must be an instant such as 2026-12-01T09:00:00Z or 2026-12-01T09:00:00+01:00, not %s", describe(value))
 }
 
 // seconds is a duration in the canonical form, 1.5s, exactly.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -119,8 +120,11 @@ func (r *reading) versions(job string, newestFirst []*leaderdv1.JobVersion, from
 		x := history.Version{
 			Revision: version.GetRevision(), Generation: version.GetGeneration(),
 			Effective: instantOf(version.GetEffectiveTime()), Anchor: instantOf(version.GetAnchorTime()),
-			Schedules: spec.GetSchedules(), Zone: spec.GetTimeZone(),
-			Paused: version.GetPaused(), Deleted: version.GetChange() == leaderdv1.JobVersion_CHANGE_DELETE,
+			Schedules: spec.GetSchedules(), Zone: spec.GetTimeZone(), Clock: clockRules(spec),
+			Start: instantOf(spec.GetStartTime()), End: instantOf(spec.GetEndTime()), Jitter: spec.GetJitter().AsDuration(),
+			Excluded: calendarFacts(version.GetCalendars(), spec.GetExcludedCalendars()),
+			Only:     calendarFacts(version.GetCalendars(), spec.GetOnlyCalendars()),
+			Paused:   version.GetPaused(), Deleted: version.GetChange() == leaderdv1.JobVersion_CHANGE_DELETE,
 			Broken:     version.GetQuarantine() != "",
 			AtMostOnce: spec.GetGuarantee() == leaderdv1.Guarantee_GUARANTEE_AT_MOST_ONCE,
 			Exclusive:  spec.GetOverlap() != leaderdv1.Overlap_OVERLAP_ALLOW,
@@ -146,6 +150,45 @@ func (r *reading) versions(job string, newestFirst []*leaderdv1.JobVersion, from
 		r.notes = append(r.notes, fmt.Sprintf("%s: slots up to %s are not judged: versions before generation %d are not kept, or cannot be read",
 			job, since.Format(time.RFC3339), known[0].Generation))
 	}
+}
+
+// clockRules are what a spec says of clocks that are set.
+func clockRules(spec *leaderdv1.JobSpec) history.ClockRules {
+	rules := history.ClockRules{Missing: "shift", Repeated: "first"}
+	if spec.GetMissingTime() == leaderdv1.MissingTime_MISSING_TIME_SKIP {
+		rules.Missing = "skip"
+	}
+	switch spec.GetRepeatedTime() {
+	case leaderdv1.RepeatedTime_REPEATED_TIME_LAST:
+		rules.Repeated = "last"
+	case leaderdv1.RepeatedTime_REPEATED_TIME_BOTH:
+		rules.Repeated = "both"
+	case leaderdv1.RepeatedTime_REPEATED_TIME_UNSPECIFIED, leaderdv1.RepeatedTime_REPEATED_TIME_FIRST:
+	}
+	return rules
+}
+
+// calendarFacts are those of a version's calendars that it names.
+func calendarFacts(all []*leaderdv1.JobCalendar, names []string) (out []history.Calendar) {
+	for _, from := range all {
+		if !slices.Contains(names, from.GetName()) {
+			continue
+		}
+		c := history.Calendar{Name: from.GetName(), Zone: from.GetSpec().GetTimeZone()}
+		for _, e := range from.GetSpec().GetEntries() {
+			x := history.CalendarEntry{
+				First: e.GetRange().GetFirst(), Last: e.GetRange().GetLast(),
+				Start: instantOf(e.GetPeriod().GetStart()), End: instantOf(e.GetPeriod().GetEnd()),
+				Days: e.GetWeekly().GetDays(), From: e.GetWeekly().GetFrom(), To: e.GetWeekly().GetTo(),
+			}
+			if e.GetDate() != "" {
+				x.First, x.Last = e.GetDate(), e.GetDate()
+			}
+			c.Entries = append(c.Entries, x)
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 // factOf is a run in the form of package history.

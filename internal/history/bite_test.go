@@ -158,6 +158,17 @@ var spoilt = []struct {
 		_, cl, _ := m.find("b", 6)
 		cl.Generation = 1
 	}},
+	{"work of a slot that a calendar bars", history.Barred, func(m *maker) {
+		m.Jobs["b"][1].Excluded = []history.Calendar{{Name: "night", Entries: []history.CalendarEntry{{Start: at(5.5), End: at(6.5)}}}}
+	}},
+	{"work outside of a calendar that the job keeps to", history.Barred, func(m *maker) {
+		m.Jobs["b"][1].Only = []history.Calendar{{Name: "day", Entries: []history.CalendarEntry{{Days: []string{"MON-SUN"}, From: "03:00"}}}}
+	}},
+	{"a skip of a calendar that does not bar", history.Barred, func(m *maker) {
+		r, _, _ := m.find("b", 9)
+		r.State, r.Reason = "skipped", "calendar"
+	}},
+	{"work before its jitter", history.Early, func(m *maker) { m.Jobs["b"][1].Jitter = time.Minute; m.Sources &^= history.MarkLog }},
 	// Invariant 4.
 	{"a claim while another run is live", history.Overlap, func(m *maker) {
 		r, _, _ := m.find("a", 1)

@@ -55,6 +55,10 @@ func (c *checker) fenced(j *job, cl *claim) {
 	case isSlot && cl.Attempt == 1 && !j.unjudged && (!slot.After(v.Effective.Add(-v.Slack)) || !v.names(slot)):
 		// That it was due by another version is no excuse.
 		c.fail(Unfenced, j.name, cl.Run, "is no slot of the version at revision %d that its claim, token %d, relied on", v.Revision, cl.Token)
+	case isSlot && cl.Attempt == 1 && !j.unjudged:
+		if why := v.bars(slot); why != "" {
+			c.fail(Barred, j.name, cl.Run, "was claimed with token %d, though the version at revision %d skips it (%s)", cl.Token, v.Revision, why)
+		}
 	}
 }
 
@@ -77,8 +81,13 @@ func (c *checker) attempts(j *job, r *Run) {
 		a := &r.Attempts[i]
 		was := last[a.Shard]
 		last[a.Shard] = a
-		if slot, ok := Slot(r.ID); ok && !a.Started.IsZero() && a.Started.Before(slot) {
-			c.fail(Early, j.name, r.ID, "attempt %d started %s before its slot, by the clock of %s", a.Number, slot.Sub(a.Started), a.Node)
+		if slot, ok := Slot(r.ID); ok && !a.Started.IsZero() {
+			if v := j.inForce(a.Token); v != nil && a.Number == 1 {
+				slot = v.dueAt(j.name, slot)
+			}
+			if a.Started.Before(slot) {
+				c.fail(Early, j.name, r.ID, "attempt %d started %s before it was due, by the clock of %s", a.Number, slot.Sub(a.Started), a.Node)
+			}
 		}
 		if a.Term != 0 && a.Term > a.Token {
 			c.fail(Tokens, j.name, r.ID, "attempt %d has token %d, and was planned in term %d that came after it", a.Number, a.Token, a.Term)
@@ -124,8 +133,13 @@ func (c *checker) starts(j *job) {
 		if !s.Local.IsZero() {
 			at = s.Local
 		}
-		if slot, ok := Slot(s.Run); ok && at.Before(slot) {
-			c.fail(Early, j.name, s.Run, "attempt %d started %s before its slot", s.Attempt, slot.Sub(at))
+		if slot, ok := Slot(s.Run); ok {
+			if v := j.inForce(s.Token); v != nil && s.Attempt == 1 {
+				slot = v.dueAt(j.name, slot)
+			}
+			if at.Before(slot) {
+				c.fail(Early, j.name, s.Run, "attempt %d started %s before it was due", s.Attempt, slot.Sub(at))
+			}
 		}
 		cl := c.claimOf(j, s)
 		if v := j.inForce(s.Token); v != nil && v.Mark != s.Mark {

@@ -108,6 +108,13 @@ type Version struct {
 	Clock ClockRules
 	// Anchor is what @every counts from.
 	Anchor time.Time
+	// Start and End bound the slots, [Start, End); zero: they do not.
+	Start, End time.Time
+	// Jitter is how long after its instant a slot is due at most.
+	Jitter time.Duration
+	// Excluded and Only are the calendars: slots in any of the former do not run,
+	// nor do those that are in none of the latter, where there are any.
+	Excluded, Only []Calendar
 	// Paused, Deleted and Broken (quarantined) versions make nothing due.
 	Paused, Deleted, Broken bool
 	// Until is when a pause ends by itself; zero: it does not.

@@ -29,6 +29,7 @@ const (
 
 	// 3: nothing starts early, or after its job's pause, edit or deletion.
 	Early    Rule = "early"
+	Barred   Rule = "barred" // a slot ran that the clock or a calendar bars, or one has such a verdict that they do not
 	Unfenced Rule = "unfenced"
 
 	// 4: overlap policies hold.
@@ -62,7 +63,7 @@ const (
 var invariants = map[Rule]int{
 	Twice: 1, Again: 1, Unclaimed: 1, Silent: 1, Tokens: 1,
 	Unaccounted: 2, Doubled: 2, Undue: 2, Reasonless: 2, Overdue: 2, Watermark: 2, Asleep: 2,
-	Early: 3, Unfenced: 3,
+	Early: 3, Barred: 3, Unfenced: 3,
 	Overlap:  4,
 	Backward: 5, Resumed: 5,
 	Lost: 6, Changed: 6, Unreadable: 6,

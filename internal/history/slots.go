@@ -65,7 +65,11 @@ func (c *checker) slots(j *job) {
 		if n > 1 {
 			c.fail(Doubled, j.name, id, "has %d verdicts or records", n)
 		}
-		behind := t.After(c.f.To)
+		dueAt := t
+		if by != nil {
+			dueAt = by.dueAt(j.name, t)
+		}
+		behind := dueAt.After(c.f.To)
 		if !behind && want == required {
 			c.report.Slots++
 		}
@@ -74,7 +78,7 @@ func (c *checker) slots(j *job) {
 		}
 		if !behind {
 			c.fail(Unaccounted, j.name, id, "was due and has neither verdict nor record")
-		} else if late := c.f.Now.Sub(t); by.Deadline > 0 && late > by.Deadline+overdueAfter {
+		} else if late := c.f.Now.Sub(dueAt); by.Deadline > 0 && late > by.Deadline+overdueAfter {
 			c.fail(Overdue, j.name, id, "was due %s ago, might start for %s, and has neither verdict nor record",
 				late.Round(time.Second), by.Deadline)
 		}
@@ -119,10 +123,38 @@ func (c *checker) records(j *job) {
 		switch {
 		case r.Count > 1:
 			c.window(j, r)
-		case !r.Due.IsZero() && !r.Due.Equal(slot):
+		case !r.Due.IsZero() && !r.Due.Equal(slot) && !j.dueAt(r, slot):
 			c.fail(Undue, j.name, r.ID, "says that it was due at %s", r.Due.Format(timeLayout))
 		default:
 			c.slotRun(j, r, slot)
+		}
+		c.barred(j, r)
+	}
+}
+
+// dueAt tells whether a version's jitter makes the slot due when the record says.
+func (j *job) dueAt(r *Run, slot time.Time) bool {
+	return slices.ContainsFunc(j.versions, func(v *version) bool { return v.dueAt(j.name, slot).Equal(r.Due) })
+}
+
+// barred checks verdicts that tell of the clock or a calendar.
+func (c *checker) barred(j *job, r *Run) {
+	v := j.of(r.Generation)
+	first, ok := Slot(r.ID)
+	if v == nil || !v.live() || !ok || r.State != "skipped" || r.Reason != "calendar" && r.Reason != "dst" {
+		return
+	}
+	last := first
+	if r.Count > 1 {
+		last = r.Until
+	}
+	if last.Sub(first) > longestRange {
+		return // window says so
+	}
+	for _, t := range v.slots(first, last) {
+		if why := v.bars(t); why != r.Reason {
+			c.fail(Barred, j.name, r.ID, "is skipped:%s, but the slot %s is not barred by that (%q)", r.Reason, t.Format(slotLayout), why)
+			return
 		}
 	}
 }
@@ -223,6 +255,9 @@ func (c *checker) passed(j *job, marks []Mark) {
 			continue
 		}
 		i := passed
+		for dueAt := by.dueAt(j.name, t); i < len(marks) && marks[i].Instant.Before(dueAt); {
+			i++
+		}
 		for i < len(marks) && marks[i].Jobs != 0 && marks[i].Jobs < by.Revision {
 			i++
 		}

@@ -8,7 +8,9 @@ import (
 // version is a Version with what is around it.
 type version struct {
 	*Version
-	schedules []*Schedule
+	// schedules have all slots: what the clock leaves out is one in any case, and
+	// regular are those without it, where the version skips that.
+	schedules, regular []*Schedule
 	// next is the one after it, nil for the newest; end is that of the newer ones
 	// that took effect first, by which it ended. That may be another one, where the
 	// clocks of those who made them differed.
@@ -21,13 +23,17 @@ func (c *checker) compile(j *job, versions []Version) {
 		v := &version{Version: &versions[i]}
 		if v.live() {
 			for _, text := range v.Schedules {
-				s, err := ParseJobSchedule(j.name, text, v.Zone, v.Anchor, v.Clock)
-				if err != nil {
+				if err := v.add(j.name, text); err != nil {
 					c.unchecked(2, j.name, "what was due: %v", err)
 					j.unjudged = true
 					break
 				}
-				v.schedules = append(v.schedules, s)
+			}
+			for _, cal := range slices.Concat(v.Excluded, v.Only) {
+				if _, err := cal.covers(v.Effective, v.Zone); err != nil {
+					c.unchecked(2, j.name, "what was due: %v", err)
+					j.unjudged = true
+				}
 			}
 		}
 		j.versions = append(j.versions, v)
@@ -43,9 +49,32 @@ func (c *checker) compile(j *job, versions []Version) {
 	}
 }
 
-// names tells whether t is a slot of the version, whatever its window.
+// add takes a schedule in.
+func (v *version) add(job, text string) error {
+	rules := v.Clock
+	rules.Missing = "shift"
+	s, err := ParseJobSchedule(job, text, v.Zone, v.Anchor, rules)
+	if err != nil {
+		return err
+	}
+	v.schedules = append(v.schedules, s)
+	if v.Clock.Missing == "skip" {
+		if s, err = ParseJobSchedule(job, text, v.Zone, v.Anchor, v.Clock); err != nil {
+			return err
+		}
+		v.regular = append(v.regular, s)
+	}
+	return nil
+}
+
+// within tells whether t lies in [Start, End).
+func (v *version) within(t time.Time) bool {
+	return !t.Before(v.Start) && (v.End.IsZero() || t.Before(v.End))
+}
+
+// names tells whether t is a slot of the version, whenever it was in force.
 func (v *version) names(t time.Time) bool {
-	return slices.ContainsFunc(v.schedules, func(s *Schedule) bool { return s.Due(t) })
+	return v.within(t) && slices.ContainsFunc(v.schedules, func(s *Schedule) bool { return s.Due(t) })
 }
 
 // slots are all that the version names in [from, to], in order, each once.
@@ -58,7 +87,7 @@ func (v *version) slots(from, to time.Time) []time.Time {
 		slices.SortFunc(all, time.Time.Compare)
 		all = slices.CompactFunc(all, time.Time.Equal)
 	}
-	return all
+	return slices.DeleteFunc(all, func(t time.Time) bool { return !v.within(t) })
 }
 
 // certain tells whether t lies in the version's window without doubt, possible

@@ -17,7 +17,11 @@ func SpecToProto(s *state.JobSpec) *leaderdv1.JobSpec {
 		NodeSelector: s.Selector,
 
 		PauseAfterFailures: int32(s.PauseAfterFailures), //nolint:gosec // bounded by the spec
+		ExcludedCalendars: s.ExcludedCalendars,
+		OnlyCalendars:     s.OnlyCalendars,
+		CatchUpLimit:      int32(s.CatchUpLimit), //nolint:gosec // bounded by state.MaxCatchUpLimit
 	}
+	slotsToProto(s, p)
 	switch s.Overlap {
 	case state.OverlapSkip:
 	case state.OverlapAllow:
@@ -27,6 +31,8 @@ func SpecToProto(s *state.JobSpec) *leaderdv1.JobSpec {
 	case state.CatchUpLatest:
 	case state.CatchUpNone:
 		p.CatchUp = leaderdv1.CatchUp_CATCH_UP_NONE
+	case state.CatchUpAll:
+		p.CatchUp = leaderdv1.CatchUp_CATCH_UP_ALL
 	}
 	switch s.Guarantee {
 	case state.AtLeastOnce:
@@ -76,12 +82,21 @@ func SpecFromProto(p *leaderdv1.JobSpec) state.JobSpec {
 		KillGrace:     p.GetKillGrace().AsDuration(),
 
 		PauseAfterFailures: int(p.GetPauseAfterFailures()),
+		ExcludedCalendars: p.GetExcludedCalendars(),
+		OnlyCalendars:     p.GetOnlyCalendars(),
+		CatchUpWindow:     p.GetCatchUpWindow().AsDuration(),
+		CatchUpLimit:      int(p.GetCatchUpLimit()),
 	}
+	slotsFromProto(p, &s)
 	if p.GetOverlap() == leaderdv1.Overlap_OVERLAP_ALLOW {
 		s.Overlap = state.OverlapAllow
 	}
-	if p.GetCatchUp() == leaderdv1.CatchUp_CATCH_UP_NONE {
+	switch p.GetCatchUp() {
+	case leaderdv1.CatchUp_CATCH_UP_NONE:
 		s.CatchUp = state.CatchUpNone
+	case leaderdv1.CatchUp_CATCH_UP_ALL:
+		s.CatchUp = state.CatchUpAll
+	case leaderdv1.CatchUp_CATCH_UP_UNSPECIFIED, leaderdv1.CatchUp_CATCH_UP_LATEST:
 	}
 	if p.GetGuarantee() == leaderdv1.Guarantee_GUARANTEE_AT_MOST_ONCE {
 		s.Guarantee = state.AtMostOnce

@@ -243,7 +243,7 @@ func (s *Store) carryOn(ctx context.Context, c *state.Claim, live *state.Live) (
 				state.CheckTransition(before.State, state.StateRunning) != nil) {
 				return false, nil //nolint:nilerr // that a transition is refused is the answer
 			}
-			live.Attempts, live.Exclusive = before.Attempts, before.Exclusive
+			live.Attempts, live.Exclusive, live.Due = before.Attempts, before.Exclusive, before.Due
 			return true, nil
 		}
 	}

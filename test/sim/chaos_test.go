@@ -249,7 +249,17 @@ func (c *chaos) respec(j *job) {
 			s.Schedules = append(s.Schedules, "@every 11s")
 		}
 		s.Overlap = pick(c, state.OverlapSkip, state.OverlapAllow)
-		s.CatchUp = pick(c, state.CatchUpLatest, state.CatchUpLatest, state.CatchUpNone)
+		s.CatchUp = pick(c, state.CatchUpLatest, state.CatchUpLatest, state.CatchUpNone, state.CatchUpAll)
+		s.CatchUpLimit = pick(c, 0, 2, 20)
+		s.CatchUpWindow = pick(c, 0, 0, 20*time.Second)
+		s.Jitter = pick(c, 0, 0, 0, 900*time.Millisecond, 20*time.Second, 3*time.Minute)
+		s.Start, s.End = time.Time{}, time.Time{}
+		if c.chance(15) {
+			s.Start = time.Now().Add(c.span(-time.Minute, 2*time.Minute)).UTC()
+		}
+		if c.chance(15) {
+			s.End = time.Now().Add(c.span(2*time.Minute, 10*time.Minute)).UTC()
+		}
 		s.Guarantee = pick(c, state.AtLeastOnce, state.AtMostOnce)
 		s.StartDeadline = pick(c, 0, 5*time.Second, 30*time.Second)
 		s.Selector = pick(c, nil, nil, nil, map[string]string{"zone": "a"}, map[string]string{"zone": "z"})

@@ -223,6 +223,8 @@ func (c *checker) claim(e *event, l state.Live, attempts map[string]bool) {
 	default:
 		if slot, ok := l.Run.Slot(); ok && l.Attempt == 1 && (!v.names(slot) || !slot.After(v.from)) {
 			c.fail("%s: the slot is not due", name)
+		} else if bar, barred := v.plan.Bar(slot); ok && l.Attempt == 1 && barred {
+			c.fail("%s: the slot is barred (%s)", name, bar.Detail)
 		}
 	}
 	if c.nodes[l.Owner.Node] != l.Owner.Revision {
@@ -253,8 +255,13 @@ func (c *checker) starts() {
 			c.fail("%s: there is no such claim", name)
 			continue
 		}
-		if slot, ok := s.run.Slot(); ok && s.wall.Before(slot) {
-			c.fail("%s: before its slot", name)
+		if slot, ok := s.run.Slot(); ok {
+			if v := c.oracle.of(s.job, cl.Generation); v != nil && s.attempt == 1 {
+				slot = v.plan.Due(slot)
+			}
+			if s.wall.Before(slot) {
+				c.fail("%s: before its slot", name)
+			}
 		}
 		if s.begun.Before(cl.at) {
 			c.fail("%s: before its claim", name)

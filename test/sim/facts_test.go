@@ -42,6 +42,8 @@ func (c *checker) versionFacts(f *past.Facts) {
 			x := past.Version{
 				Revision: v.revision, Generation: v.Generation, Effective: v.begins(), Anchor: v.Anchor,
 				Schedules: spec.Schedules, Zone: spec.TimeZone,
+				Start: spec.Start, End: spec.End, Jitter: spec.Jitter, Clock: clockRules(&spec),
+				Excluded: calendarFacts(v.Calendars, spec.ExcludedCalendars), Only: calendarFacts(v.Calendars, spec.OnlyCalendars),
 				Paused: v.Paused, Deleted: v.deleted, Broken: v.broken, Until: v.PausedUntil,
 				AtMostOnce: spec.Guarantee == state.AtMostOnce, Exclusive: spec.Exclusive(), Deadline: spec.StartDeadline,
 			}
@@ -143,4 +145,38 @@ func (c *checker) logFacts(f *past.Facts) {
 		})
 	}
 	slices.SortStableFunc(f.Starts, func(a, b past.Start) int { return a.At.Compare(b.At) })
+}
+
+func clockRules(spec *state.JobSpec) past.ClockRules {
+	rules := past.ClockRules{Missing: "shift", Repeated: "first"}
+	if spec.MissingTime == state.MissingSkip {
+		rules.Missing = "skip"
+	}
+	switch spec.RepeatedTime {
+	case state.RepeatedFirst:
+	case state.RepeatedLast:
+		rules.Repeated = "last"
+	case state.RepeatedBoth:
+		rules.Repeated = "both"
+	}
+	return rules
+}
+
+// calendarFacts are those of a version's calendars that it names.
+func calendarFacts(all []state.JobCalendar, names []string) (out []past.Calendar) {
+	for i := range all {
+		if !slices.Contains(names, all[i].Name) {
+			continue
+		}
+		c := past.Calendar{Name: all[i].Name, Zone: all[i].Spec.TimeZone}
+		for _, e := range all[i].Spec.Entries {
+			x := past.CalendarEntry{First: e.First, Last: e.Last, Start: e.Start, End: e.End, Days: e.Days, From: e.From, To: e.To}
+			if e.Date != "" {
+				x.First, x.Last = e.Date, e.Date
+			}
+			c.Entries = append(c.Entries, x)
+		}
+		out = append(out, c)
+	}
+	return out
 }

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leaderd/leaderd/planner"
 	"github.com/leaderd/leaderd/planner/schedule"
 	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
 	"github.com/leaderd/leaderd/state"
@@ -24,12 +25,14 @@ type version struct {
 	from, to time.Time
 
 	schedules []schedule.Schedule
+	// plan tells what becomes of slots.
+	plan *planner.Job
 }
 
-// due is a slot that a version made due.
+// due is a slot that a version made due, at an instant.
 type due struct {
-	slot time.Time
-	by   *version
+	slot, at time.Time
+	by       *version
 }
 
 // oracle knows what was due, from the stored versions alone.
@@ -72,8 +75,12 @@ func newOracle(a *audit) (*oracle, error) {
 			v.ID = id
 		}
 		spec := v.Spec.WithDefaults()
+		v.plan = planner.Compile(&v.Job)
+		repeated := map[state.RepeatedTime]schedule.Repeated{
+			state.RepeatedLast: schedule.RepeatedLast, state.RepeatedBoth: schedule.RepeatedBoth,
+		}[spec.RepeatedTime]
 		for _, text := range spec.Schedules {
-			s, err := schedule.Parse(text, schedule.Options{Zone: spec.TimeZone, Anchor: v.Anchor})
+			s, err := schedule.Parse(text, schedule.Options{Zone: spec.TimeZone, Anchor: v.Anchor, Job: id.String(), Repeated: repeated})
 			if err != nil {
 				v.broken = true
 				break
@@ -110,10 +117,16 @@ func (v *version) begins() time.Time {
 // next is the version's first slot after an instant, whatever its window.
 func (v *version) next(after time.Time) time.Time {
 	var first time.Time
+	if start := v.Spec.Start; !start.IsZero() && after.Before(start) {
+		after = start.Add(-time.Nanosecond)
+	}
 	for _, s := range v.schedules {
 		if t := s.Next(after); !t.IsZero() && (first.IsZero() || t.Before(first)) {
 			first = t
 		}
+	}
+	if end := v.Spec.End; !end.IsZero() && !first.Before(end) {
+		return time.Time{}
 	}
 	return first
 }
@@ -136,7 +149,7 @@ func (o *oracle) due(id state.JobID, until time.Time) []due {
 			end = until
 		}
 		for t := v.next(v.from); !t.IsZero() && !t.After(end); t = v.next(t) {
-			all = append(all, due{t, v})
+			all = append(all, due{t, v.plan.Due(t), v})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b due) int { return a.slot.Compare(b.slot) })

@@ -40,7 +40,7 @@ func (c *checker) watermarks() {
 				if m.jobs < d.by.revision {
 					return -1
 				}
-				return m.instant.Compare(d.slot)
+				return m.instant.Compare(d.at)
 			})
 			if i == len(c.marks) {
 				continue
@@ -90,6 +90,7 @@ func (c *checker) slots(until time.Time) {
 			}
 			_, live := c.live[k]
 			switch {
+			case verdicts == 0 && !live && d.at.After(until):
 			case verdicts == 0 && !live:
 				c.fail("%s: slot %s has no record (generation %d)", id, d.slot.Format(clockLayout), d.by.Generation)
 			case verdicts > 1:
@@ -150,7 +151,7 @@ func (c *checker) verdicts(id state.JobID, slot time.Time) string {
 // lag checks that the watermark is behind only where a slot that may yet start
 // holds it.
 func (c *checker) lag(mark, now time.Time) {
-	first := now.Add(-time.Second)
+	first := now.Add(-time.Second) // that is due and has no record
 	// What was decided just before the last mark may be news to the leader that wrote it.
 	var heard int64
 	if n := len(c.marks); n > 1 {
@@ -158,15 +159,17 @@ func (c *checker) lag(mark, now time.Time) {
 	}
 	for id := range c.oracle.versions {
 		for _, d := range c.oracle.due(id, first) {
-			if at := c.decidedAt(id, d.slot); d.slot.After(mark) && (at == 0 || at > heard) {
-				if d.slot.Before(first) {
-					first = d.slot
+			if at := c.decidedAt(id, d.slot); d.at.After(mark) && (at == 0 || at > heard) {
+				if d.at.Before(first) {
+					first = d.at
 				}
 				spec := d.by.Spec.WithDefaults()
-				if now.Sub(d.slot) > spec.StartDeadline+10*time.Second {
+				if now.Sub(d.at) > spec.StartDeadline+10*time.Second {
 					c.fail("%s: slot %s has no record although its start deadline is long over", id, d.slot.Format(clockLayout))
 				}
-				break
+				if d.by.Spec.Jitter == 0 {
+					break
+				}
 			}
 		}
 	}

@@ -53,6 +53,10 @@ const (
 	ErrorReason_ERROR_REASON_NOT_LEADER ErrorReason = 10
 	// The node is shutting down or not ready yet; try another. UNAVAILABLE.
 	ErrorReason_ERROR_REASON_NODE_UNAVAILABLE ErrorReason = 11
+	// There is no such calendar. NOT_FOUND.
+	ErrorReason_ERROR_REASON_CALENDAR_NOT_FOUND ErrorReason = 30
+	// The calendar is named by jobs. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_CALENDAR_IN_USE ErrorReason = 31
 )
 
 // Enum value maps for ErrorReason.
@@ -70,20 +74,24 @@ var (
 		9:  "ERROR_REASON_OUTCOME_UNKNOWN",
 		10: "ERROR_REASON_NOT_LEADER",
 		11: "ERROR_REASON_NODE_UNAVAILABLE",
+		30: "ERROR_REASON_CALENDAR_NOT_FOUND",
+		31: "ERROR_REASON_CALENDAR_IN_USE",
 	}
 	ErrorReason_value = map[string]int32{
-		"ERROR_REASON_UNSPECIFIED":       0,
-		"ERROR_REASON_BAD_FIELD":         1,
-		"ERROR_REASON_JOB_NOT_FOUND":     2,
-		"ERROR_REASON_RUN_NOT_FOUND":     3,
-		"ERROR_REASON_ETAG_MISMATCH":     4,
-		"ERROR_REASON_JOB_PAUSED":        5,
-		"ERROR_REASON_JOB_QUARANTINED":   6,
-		"ERROR_REASON_STORE_UNAVAILABLE": 7,
-		"ERROR_REASON_STORE_FULL":        8,
-		"ERROR_REASON_OUTCOME_UNKNOWN":   9,
-		"ERROR_REASON_NOT_LEADER":        10,
-		"ERROR_REASON_NODE_UNAVAILABLE":  11,
+		"ERROR_REASON_UNSPECIFIED":        0,
+		"ERROR_REASON_BAD_FIELD":          1,
+		"ERROR_REASON_JOB_NOT_FOUND":      2,
+		"ERROR_REASON_RUN_NOT_FOUND":      3,
+		"ERROR_REASON_ETAG_MISMATCH":      4,
+		"ERROR_REASON_JOB_PAUSED":         5,
+		"ERROR_REASON_JOB_QUARANTINED":    6,
+		"ERROR_REASON_STORE_UNAVAILABLE":  7,
+		"ERROR_REASON_STORE_FULL":         8,
+		"ERROR_REASON_OUTCOME_UNKNOWN":    9,
+		"ERROR_REASON_NOT_LEADER":         10,
+		"ERROR_REASON_NODE_UNAVAILABLE":   11,
+		"ERROR_REASON_CALENDAR_NOT_FOUND": 30,
+		"ERROR_REASON_CALENDAR_IN_USE":    31,
 	}
 )
 
@@ -175,7 +183,9 @@ type GetClusterStatusResponse struct {
 	Lateness *Lateness `protobuf:"bytes,9,opt,name=lateness,proto3" json:"lateness,omitempty"`
 	// Runs that are due and have not started, as the leader saw them last; absent if
 	// there are none or there is no leader.
-	Late          *LateRuns `protobuf:"bytes,10,opt,name=late,proto3" json:"late,omitempty"`
+	Late *LateRuns `protobuf:"bytes,10,opt,name=late,proto3" json:"late,omitempty"`
+	// Version of the time zone data of the node that answered, such as 2026a.
+	ZoneData      string `protobuf:"bytes,30,opt,name=zone_data,json=zoneData,proto3" json:"zone_data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -278,6 +288,13 @@ func (x *GetClusterStatusResponse) GetLate() *LateRuns {
 		return x.Late
 	}
 	return nil
+}
+
+func (x *GetClusterStatusResponse) GetZoneData() string {
+	if x != nil {
+		return x.ZoneData
+	}
+	return ""
 }
 
 // LateRuns are due and have not started.
@@ -560,7 +577,7 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"\n" +
 	"\x18leaderd/v1/cluster.proto\x12\n" +
 	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x19\n" +
-	"\x17GetClusterStatusRequest\"\xa4\x03\n" +
+	"\x17GetClusterStatusRequest\"\xc1\x03\n" +
 	"\x18GetClusterStatusResponse\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\tR\x06leader\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x03R\x04term\x128\n" +
@@ -573,7 +590,8 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"answeredBy\x120\n" +
 	"\blateness\x18\t \x01(\v2\x14.leaderd.v1.LatenessR\blateness\x12(\n" +
 	"\x04late\x18\n" +
-	" \x01(\v2\x14.leaderd.v1.LateRunsR\x04late\"\xae\x01\n" +
+	" \x01(\v2\x14.leaderd.v1.LateRunsR\x04late\x12\x1b\n" +
+	"\tzone_data\x18\x1e \x01(\tR\bzoneData\"\xae\x01\n" +
 	"\bLateRuns\x12\x12\n" +
 	"\x04runs\x18\x01 \x01(\x03R\x04runs\x12\x1b\n" +
 	"\tworst_job\x18\x02 \x01(\tR\bworstJob\x12@\n" +
@@ -600,7 +618,7 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"clockAhead\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x89\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xd0\x03\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ERROR_REASON_BAD_FIELD\x10\x01\x12\x1e\n" +
@@ -614,7 +632,9 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"\x1cERROR_REASON_OUTCOME_UNKNOWN\x10\t\x12\x1b\n" +
 	"\x17ERROR_REASON_NOT_LEADER\x10\n" +
 	"\x12!\n" +
-	"\x1dERROR_REASON_NODE_UNAVAILABLE\x10\v2o\n" +
+	"\x1dERROR_REASON_NODE_UNAVAILABLE\x10\v\x12#\n" +
+	"\x1fERROR_REASON_CALENDAR_NOT_FOUND\x10\x1e\x12 \n" +
+	"\x1cERROR_REASON_CALENDAR_IN_USE\x10\x1f2o\n" +
 	"\x0eClusterService\x12]\n" +
 	"\x10GetClusterStatus\x12#.leaderd.v1.GetClusterStatusRequest\x1a$.leaderd.v1.GetClusterStatusResponseB7Z5github.com/leaderd/leaderd/proto/leaderd/v1;leaderdv1b\x06proto3"
 

@@ -90,6 +90,10 @@ const (
 	CatchUp_CATCH_UP_LATEST CatchUp = 1
 	// All are missed:outage.
 	CatchUp_CATCH_UP_NONE CatchUp = 2
+	// The newest run, late, one after another and the oldest of them first: as many
+	// as catch_up_limit, catch_up_window and start_deadline allow. The others are
+	// missed:outage.
+	CatchUp_CATCH_UP_ALL CatchUp = 3
 )
 
 // Enum value maps for CatchUp.
@@ -98,11 +102,13 @@ var (
 		0: "CATCH_UP_UNSPECIFIED",
 		1: "CATCH_UP_LATEST",
 		2: "CATCH_UP_NONE",
+		3: "CATCH_UP_ALL",
 	}
 	CatchUp_value = map[string]int32{
 		"CATCH_UP_UNSPECIFIED": 0,
 		"CATCH_UP_LATEST":      1,
 		"CATCH_UP_NONE":        2,
+		"CATCH_UP_ALL":         3,
 	}
 )
 
@@ -131,6 +137,119 @@ func (x CatchUp) Number() protoreflect.EnumNumber {
 // Deprecated: Use CatchUp.Descriptor instead.
 func (CatchUp) EnumDescriptor() ([]byte, []int) {
 	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
+// MissingTime is a policy for local times that the zone's clock leaves out when it
+// is set forward.
+type MissingTime int32
+
+const (
+	// The default: MISSING_TIME_SHIFT.
+	MissingTime_MISSING_TIME_UNSPECIFIED MissingTime = 0
+	// They run once, together, at the first instant after the gap.
+	MissingTime_MISSING_TIME_SHIFT MissingTime = 1
+	// They do not run: the slot at the first instant after the gap has the verdict
+	// skipped:dst, unless a schedule names that instant itself.
+	MissingTime_MISSING_TIME_SKIP MissingTime = 2
+)
+
+// Enum value maps for MissingTime.
+var (
+	MissingTime_name = map[int32]string{
+		0: "MISSING_TIME_UNSPECIFIED",
+		1: "MISSING_TIME_SHIFT",
+		2: "MISSING_TIME_SKIP",
+	}
+	MissingTime_value = map[string]int32{
+		"MISSING_TIME_UNSPECIFIED": 0,
+		"MISSING_TIME_SHIFT":       1,
+		"MISSING_TIME_SKIP":        2,
+	}
+)
+
+func (x MissingTime) Enum() *MissingTime {
+	p := new(MissingTime)
+	*p = x
+	return p
+}
+
+func (x MissingTime) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (MissingTime) Descriptor() protoreflect.EnumDescriptor {
+	return file_leaderd_v1_job_proto_enumTypes[2].Descriptor()
+}
+
+func (MissingTime) Type() protoreflect.EnumType {
+	return &file_leaderd_v1_job_proto_enumTypes[2]
+}
+
+func (x MissingTime) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use MissingTime.Descriptor instead.
+func (MissingTime) EnumDescriptor() ([]byte, []int) {
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{2}
+}
+
+// RepeatedTime is a policy for local times that occur twice when the zone's clock is
+// set back.
+type RepeatedTime int32
+
+const (
+	// The default: REPEATED_TIME_FIRST.
+	RepeatedTime_REPEATED_TIME_UNSPECIFIED RepeatedTime = 0
+	// The first time only.
+	RepeatedTime_REPEATED_TIME_FIRST RepeatedTime = 1
+	// The second time only.
+	RepeatedTime_REPEATED_TIME_LAST RepeatedTime = 2
+	// Both times.
+	RepeatedTime_REPEATED_TIME_BOTH RepeatedTime = 3
+)
+
+// Enum value maps for RepeatedTime.
+var (
+	RepeatedTime_name = map[int32]string{
+		0: "REPEATED_TIME_UNSPECIFIED",
+		1: "REPEATED_TIME_FIRST",
+		2: "REPEATED_TIME_LAST",
+		3: "REPEATED_TIME_BOTH",
+	}
+	RepeatedTime_value = map[string]int32{
+		"REPEATED_TIME_UNSPECIFIED": 0,
+		"REPEATED_TIME_FIRST":       1,
+		"REPEATED_TIME_LAST":        2,
+		"REPEATED_TIME_BOTH":        3,
+	}
+)
+
+func (x RepeatedTime) Enum() *RepeatedTime {
+	p := new(RepeatedTime)
+	*p = x
+	return p
+}
+
+func (x RepeatedTime) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RepeatedTime) Descriptor() protoreflect.EnumDescriptor {
+	return file_leaderd_v1_job_proto_enumTypes[3].Descriptor()
+}
+
+func (RepeatedTime) Type() protoreflect.EnumType {
+	return &file_leaderd_v1_job_proto_enumTypes[3]
+}
+
+func (x RepeatedTime) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RepeatedTime.Descriptor instead.
+func (RepeatedTime) EnumDescriptor() ([]byte, []int) {
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 // Guarantee is a policy for runs whose executor was lost.
@@ -170,11 +289,11 @@ func (x Guarantee) String() string {
 }
 
 func (Guarantee) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[2].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[4].Descriptor()
 }
 
 func (Guarantee) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[2]
+	return &file_leaderd_v1_job_proto_enumTypes[4]
 }
 
 func (x Guarantee) Number() protoreflect.EnumNumber {
@@ -183,7 +302,7 @@ func (x Guarantee) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Guarantee.Descriptor instead.
 func (Guarantee) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 // Change is what made a version.
@@ -202,17 +321,20 @@ const (
 	JobVersion_CHANGE_RESUME JobVersion_Change = 4
 	// It was deleted.
 	JobVersion_CHANGE_DELETE JobVersion_Change = 5
+	// A calendar that it names was changed.
+	JobVersion_CHANGE_CALENDAR JobVersion_Change = 30
 )
 
 // Enum value maps for JobVersion_Change.
 var (
 	JobVersion_Change_name = map[int32]string{
-		0: "CHANGE_UNSPECIFIED",
-		1: "CHANGE_CREATE",
-		2: "CHANGE_UPDATE",
-		3: "CHANGE_PAUSE",
-		4: "CHANGE_RESUME",
-		5: "CHANGE_DELETE",
+		0:  "CHANGE_UNSPECIFIED",
+		1:  "CHANGE_CREATE",
+		2:  "CHANGE_UPDATE",
+		3:  "CHANGE_PAUSE",
+		4:  "CHANGE_RESUME",
+		5:  "CHANGE_DELETE",
+		30: "CHANGE_CALENDAR",
 	}
 	JobVersion_Change_value = map[string]int32{
 		"CHANGE_UNSPECIFIED": 0,
@@ -221,6 +343,7 @@ var (
 		"CHANGE_PAUSE":       3,
 		"CHANGE_RESUME":      4,
 		"CHANGE_DELETE":      5,
+		"CHANGE_CALENDAR":    30,
 	}
 )
 
@@ -235,11 +358,11 @@ func (x JobVersion_Change) String() string {
 }
 
 func (JobVersion_Change) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[3].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[5].Descriptor()
 }
 
 func (JobVersion_Change) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[3]
+	return &file_leaderd_v1_job_proto_enumTypes[5]
 }
 
 func (x JobVersion_Change) Number() protoreflect.EnumNumber {
@@ -292,11 +415,11 @@ func (x UpdateJobResponse_Result) String() string {
 }
 
 func (UpdateJobResponse_Result) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[4].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[6].Descriptor()
 }
 
 func (UpdateJobResponse_Result) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[4]
+	return &file_leaderd_v1_job_proto_enumTypes[6]
 }
 
 func (x UpdateJobResponse_Result) Number() protoreflect.EnumNumber {
@@ -514,6 +637,34 @@ type JobSpec struct {
 	// at most 100. A change of the job, such as its resumption, counts anew.
 	// Default 0: never.
 	PauseAfterFailures int32 `protobuf:"varint,27,opt,name=pause_after_failures,json=pauseAfterFailures,proto3" json:"pause_after_failures,omitempty"`
+	// No slot before this instant; default: the schedules alone say.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// No slot at this instant or later. It must be after start_time.
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// Each slot is due up to this much after its instant: by a whole number of
+	// milliseconds that job and slot choose, the same on every node. The run's id
+	// stays the slot; lateness and start_deadline count from when it is due. Whole
+	// milliseconds, 1ms–1h; default none.
+	Jitter *durationpb.Duration `protobuf:"bytes,14,opt,name=jitter,proto3" json:"jitter,omitempty"`
+	// Names of calendars of the job's namespace: slots inside any of them are not
+	// run; their verdict is skipped:calendar.
+	ExcludedCalendars []string `protobuf:"bytes,15,rep,name=excluded_calendars,json=excludedCalendars,proto3" json:"excluded_calendars,omitempty"`
+	// The same for slots outside of all of these. Both lists together name at most
+	// 8 calendars.
+	OnlyCalendars []string `protobuf:"bytes,16,rep,name=only_calendars,json=onlyCalendars,proto3" json:"only_calendars,omitempty"`
+	// What becomes of a local time that the zone's clock leaves out. Default
+	// MISSING_TIME_SHIFT.
+	MissingTime MissingTime `protobuf:"varint,17,opt,name=missing_time,json=missingTime,proto3,enum=leaderd.v1.MissingTime" json:"missing_time,omitempty"`
+	// In which pass a local time runs that occurs twice. Default
+	// REPEATED_TIME_FIRST. Neither concerns schedules whose hour begins with * or
+	// H/, nor @every and @at.
+	RepeatedTime RepeatedTime `protobuf:"varint,18,opt,name=repeated_time,json=repeatedTime,proto3,enum=leaderd.v1.RepeatedTime" json:"repeated_time,omitempty"`
+	// Only slots that were due at most this long ago are caught up; they must also
+	// be within start_deadline. 1s–8784h; default: start_deadline alone counts.
+	CatchUpWindow *durationpb.Duration `protobuf:"bytes,19,opt,name=catch_up_window,json=catchUpWindow,proto3" json:"catch_up_window,omitempty"`
+	// With CATCH_UP_ALL at most this many slots are caught up, the newest. 1–1000,
+	// default 100.
+	CatchUpLimit int32 `protobuf:"varint,23,opt,name=catch_up_limit,json=catchUpLimit,proto3" json:"catch_up_limit,omitempty"`
 	// What to run: exactly one.
 	//
 	// Types that are valid to be assigned to Target:
@@ -636,6 +787,69 @@ func (x *JobSpec) GetKillGrace() *durationpb.Duration {
 func (x *JobSpec) GetPauseAfterFailures() int32 {
 	if x != nil {
 		return x.PauseAfterFailures
+	}
+	return 0
+}
+
+func (x *JobSpec) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *JobSpec) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+func (x *JobSpec) GetJitter() *durationpb.Duration {
+	if x != nil {
+		return x.Jitter
+	}
+	return nil
+}
+
+func (x *JobSpec) GetExcludedCalendars() []string {
+	if x != nil {
+		return x.ExcludedCalendars
+	}
+	return nil
+}
+
+func (x *JobSpec) GetOnlyCalendars() []string {
+	if x != nil {
+		return x.OnlyCalendars
+	}
+	return nil
+}
+
+func (x *JobSpec) GetMissingTime() MissingTime {
+	if x != nil {
+		return x.MissingTime
+	}
+	return MissingTime_MISSING_TIME_UNSPECIFIED
+}
+
+func (x *JobSpec) GetRepeatedTime() RepeatedTime {
+	if x != nil {
+		return x.RepeatedTime
+	}
+	return RepeatedTime_REPEATED_TIME_UNSPECIFIED
+}
+
+func (x *JobSpec) GetCatchUpWindow() *durationpb.Duration {
+	if x != nil {
+		return x.CatchUpWindow
+	}
+	return nil
+}
+
+func (x *JobSpec) GetCatchUpLimit() int32 {
+	if x != nil {
+		return x.CatchUpLimit
 	}
 	return 0
 }
@@ -1138,7 +1352,9 @@ type JobVersion struct {
 	Paused bool `protobuf:"varint,12,opt,name=paused,proto3" json:"paused,omitempty"`
 	// Why it makes no slot due although it is neither paused nor deleted: it
 	// cannot be read, or its stored spec is broken.
-	Quarantine    string `protobuf:"bytes,13,opt,name=quarantine,proto3" json:"quarantine,omitempty"`
+	Quarantine string `protobuf:"bytes,13,opt,name=quarantine,proto3" json:"quarantine,omitempty"`
+	// The calendars that the spec names, as they are in this version.
+	Calendars     []*JobCalendar `protobuf:"bytes,30,rep,name=calendars,proto3" json:"calendars,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1262,6 +1478,13 @@ func (x *JobVersion) GetQuarantine() string {
 		return x.Quarantine
 	}
 	return ""
+}
+
+func (x *JobVersion) GetCalendars() []*JobCalendar {
+	if x != nil {
+		return x.Calendars
+	}
+	return nil
 }
 
 // ListJobVersionsRequest asks for a page of versions.
@@ -1931,7 +2154,7 @@ var File_leaderd_v1_job_proto protoreflect.FileDescriptor
 const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\x14leaderd/v1/job.proto\x12\n" +
-	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\x04\n" +
+	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1eleaderd/v1/calendar_spec.proto\"\x95\x04\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\x12\x16\n" +
@@ -1955,7 +2178,8 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"quarantine\x12=\n" +
 	"\fpaused_until\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntil\x12\x1f\n" +
 	"\vpause_actor\x18\x0e \x01(\tR\n" +
-	"pauseActor\"\xe9\x06\n" +
+	"pauseActor\"\xc8\n" +
+	"\n" +
 	"\aJobSpec\x12 \n" +
 	"\vdescription\x18\x01 \x01(\tR\vdescription\x127\n" +
 	"\x06labels\x18\x02 \x03(\v2\x1f.leaderd.v1.JobSpec.LabelsEntryR\x06labels\x12\x1c\n" +
@@ -1970,7 +2194,17 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\atimeout\x128\n" +
 	"\n" +
 	"kill_grace\x18\v \x01(\v2\x19.google.protobuf.DurationR\tkillGrace\x120\n" +
-	"\x14pause_after_failures\x18\x1b \x01(\x05R\x12pauseAfterFailures\x12/\n" +
+	"\x14pause_after_failures\x18\x1b \x01(\x05R\x12pauseAfterFailures\x129\n" +
+	"\n" +
+	"start_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
+	"\bend_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x121\n" +
+	"\x06jitter\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x06jitter\x12-\n" +
+	"\x12excluded_calendars\x18\x0f \x03(\tR\x11excludedCalendars\x12%\n" +
+	"\x0eonly_calendars\x18\x10 \x03(\tR\ronlyCalendars\x12:\n" +
+	"\fmissing_time\x18\x11 \x01(\x0e2\x17.leaderd.v1.MissingTimeR\vmissingTime\x12=\n" +
+	"\rrepeated_time\x18\x12 \x01(\x0e2\x18.leaderd.v1.RepeatedTimeR\frepeatedTime\x12A\n" +
+	"\x0fcatch_up_window\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\rcatchUpWindow\x12$\n" +
+	"\x0ecatch_up_limit\x18\x17 \x01(\x05R\fcatchUpLimit\x12/\n" +
 	"\acommand\x18\x14 \x01(\v2\x13.leaderd.v1.CommandH\x00R\acommand\x12&\n" +
 	"\x04http\x18\x15 \x01(\v2\x10.leaderd.v1.HttpH\x00R\x04http\x12&\n" +
 	"\x04noop\x18\x16 \x01(\v2\x10.leaderd.v1.NoOpH\x00R\x04noop\x1a9\n" +
@@ -2010,7 +2244,7 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"_\n" +
 	"\x10ListJobsResponse\x12#\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x0f.leaderd.v1.JobR\x04jobs\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf1\x04\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xbe\x05\n" +
 	"\n" +
 	"JobVersion\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
@@ -2032,14 +2266,16 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\x06paused\x18\f \x01(\bR\x06paused\x12\x1e\n" +
 	"\n" +
 	"quarantine\x18\r \x01(\tR\n" +
-	"quarantine\"~\n" +
+	"quarantine\x125\n" +
+	"\tcalendars\x18\x1e \x03(\v2\x17.leaderd.v1.JobCalendarR\tcalendars\"\x93\x01\n" +
 	"\x06Change\x12\x16\n" +
 	"\x12CHANGE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rCHANGE_CREATE\x10\x01\x12\x11\n" +
 	"\rCHANGE_UPDATE\x10\x02\x12\x10\n" +
 	"\fCHANGE_PAUSE\x10\x03\x12\x11\n" +
 	"\rCHANGE_RESUME\x10\x04\x12\x11\n" +
-	"\rCHANGE_DELETE\x10\x05\"l\n" +
+	"\rCHANGE_DELETE\x10\x05\x12\x13\n" +
+	"\x0fCHANGE_CALENDAR\x10\x1e\"l\n" +
 	"\x16ListJobVersionsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -2089,11 +2325,21 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\aOverlap\x12\x17\n" +
 	"\x13OVERLAP_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fOVERLAP_SKIP\x10\x01\x12\x11\n" +
-	"\rOVERLAP_ALLOW\x10\x02*K\n" +
+	"\rOVERLAP_ALLOW\x10\x02*]\n" +
 	"\aCatchUp\x12\x18\n" +
 	"\x14CATCH_UP_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fCATCH_UP_LATEST\x10\x01\x12\x11\n" +
-	"\rCATCH_UP_NONE\x10\x02*_\n" +
+	"\rCATCH_UP_NONE\x10\x02\x12\x10\n" +
+	"\fCATCH_UP_ALL\x10\x03*Z\n" +
+	"\vMissingTime\x12\x1c\n" +
+	"\x18MISSING_TIME_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12MISSING_TIME_SHIFT\x10\x01\x12\x15\n" +
+	"\x11MISSING_TIME_SKIP\x10\x02*v\n" +
+	"\fRepeatedTime\x12\x1d\n" +
+	"\x19REPEATED_TIME_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13REPEATED_TIME_FIRST\x10\x01\x12\x16\n" +
+	"\x12REPEATED_TIME_LAST\x10\x02\x12\x16\n" +
+	"\x12REPEATED_TIME_BOTH\x10\x03*_\n" +
 	"\tGuarantee\x12\x19\n" +
 	"\x15GUARANTEE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17GUARANTEE_AT_LEAST_ONCE\x10\x01\x12\x1a\n" +
@@ -2122,99 +2368,109 @@ func file_leaderd_v1_job_proto_rawDescGZIP() []byte {
 	return file_leaderd_v1_job_proto_rawDescData
 }
 
-var file_leaderd_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_leaderd_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
 var file_leaderd_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_leaderd_v1_job_proto_goTypes = []any{
 	(Overlap)(0),                    // 0: leaderd.v1.Overlap
 	(CatchUp)(0),                    // 1: leaderd.v1.CatchUp
-	(Guarantee)(0),                  // 2: leaderd.v1.Guarantee
-	(JobVersion_Change)(0),          // 3: leaderd.v1.JobVersion.Change
-	(UpdateJobResponse_Result)(0),   // 4: leaderd.v1.UpdateJobResponse.Result
-	(*Job)(nil),                     // 5: leaderd.v1.Job
-	(*JobSpec)(nil),                 // 6: leaderd.v1.JobSpec
-	(*Command)(nil),                 // 7: leaderd.v1.Command
-	(*Http)(nil),                    // 8: leaderd.v1.Http
-	(*NoOp)(nil),                    // 9: leaderd.v1.NoOp
-	(*GetJobRequest)(nil),           // 10: leaderd.v1.GetJobRequest
-	(*GetJobResponse)(nil),          // 11: leaderd.v1.GetJobResponse
-	(*ListJobsRequest)(nil),         // 12: leaderd.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),        // 13: leaderd.v1.ListJobsResponse
-	(*JobVersion)(nil),              // 14: leaderd.v1.JobVersion
-	(*ListJobVersionsRequest)(nil),  // 15: leaderd.v1.ListJobVersionsRequest
-	(*ListJobVersionsResponse)(nil), // 16: leaderd.v1.ListJobVersionsResponse
-	(*UpdateJobRequest)(nil),        // 17: leaderd.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),       // 18: leaderd.v1.UpdateJobResponse
-	(*DeleteJobRequest)(nil),        // 19: leaderd.v1.DeleteJobRequest
-	(*PauseJobRequest)(nil),         // 20: leaderd.v1.PauseJobRequest
-	(*PauseJobResponse)(nil),        // 21: leaderd.v1.PauseJobResponse
-	(*ResumeJobRequest)(nil),        // 22: leaderd.v1.ResumeJobRequest
-	(*ResumeJobResponse)(nil),       // 23: leaderd.v1.ResumeJobResponse
-	(*TriggerJobRequest)(nil),       // 24: leaderd.v1.TriggerJobRequest
-	(*TriggerJobResponse)(nil),      // 25: leaderd.v1.TriggerJobResponse
-	nil,                             // 26: leaderd.v1.JobSpec.LabelsEntry
-	nil,                             // 27: leaderd.v1.JobSpec.NodeSelectorEntry
-	nil,                             // 28: leaderd.v1.Command.EnvEntry
-	nil,                             // 29: leaderd.v1.Http.HeadersEntry
-	(*timestamppb.Timestamp)(nil),   // 30: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 31: google.protobuf.Duration
-	(*fieldmaskpb.FieldMask)(nil),   // 32: google.protobuf.FieldMask
-	(*emptypb.Empty)(nil),           // 33: google.protobuf.Empty
+	(MissingTime)(0),                // 2: leaderd.v1.MissingTime
+	(RepeatedTime)(0),               // 3: leaderd.v1.RepeatedTime
+	(Guarantee)(0),                  // 4: leaderd.v1.Guarantee
+	(JobVersion_Change)(0),          // 5: leaderd.v1.JobVersion.Change
+	(UpdateJobResponse_Result)(0),   // 6: leaderd.v1.UpdateJobResponse.Result
+	(*Job)(nil),                     // 7: leaderd.v1.Job
+	(*JobSpec)(nil),                 // 8: leaderd.v1.JobSpec
+	(*Command)(nil),                 // 9: leaderd.v1.Command
+	(*Http)(nil),                    // 10: leaderd.v1.Http
+	(*NoOp)(nil),                    // 11: leaderd.v1.NoOp
+	(*GetJobRequest)(nil),           // 12: leaderd.v1.GetJobRequest
+	(*GetJobResponse)(nil),          // 13: leaderd.v1.GetJobResponse
+	(*ListJobsRequest)(nil),         // 14: leaderd.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 15: leaderd.v1.ListJobsResponse
+	(*JobVersion)(nil),              // 16: leaderd.v1.JobVersion
+	(*ListJobVersionsRequest)(nil),  // 17: leaderd.v1.ListJobVersionsRequest
+	(*ListJobVersionsResponse)(nil), // 18: leaderd.v1.ListJobVersionsResponse
+	(*UpdateJobRequest)(nil),        // 19: leaderd.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),       // 20: leaderd.v1.UpdateJobResponse
+	(*DeleteJobRequest)(nil),        // 21: leaderd.v1.DeleteJobRequest
+	(*PauseJobRequest)(nil),         // 22: leaderd.v1.PauseJobRequest
+	(*PauseJobResponse)(nil),        // 23: leaderd.v1.PauseJobResponse
+	(*ResumeJobRequest)(nil),        // 24: leaderd.v1.ResumeJobRequest
+	(*ResumeJobResponse)(nil),       // 25: leaderd.v1.ResumeJobResponse
+	(*TriggerJobRequest)(nil),       // 26: leaderd.v1.TriggerJobRequest
+	(*TriggerJobResponse)(nil),      // 27: leaderd.v1.TriggerJobResponse
+	nil,                             // 28: leaderd.v1.JobSpec.LabelsEntry
+	nil,                             // 29: leaderd.v1.JobSpec.NodeSelectorEntry
+	nil,                             // 30: leaderd.v1.Command.EnvEntry
+	nil,                             // 31: leaderd.v1.Http.HeadersEntry
+	(*timestamppb.Timestamp)(nil),   // 32: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 33: google.protobuf.Duration
+	(*JobCalendar)(nil),             // 34: leaderd.v1.JobCalendar
+	(*fieldmaskpb.FieldMask)(nil),   // 35: google.protobuf.FieldMask
+	(*emptypb.Empty)(nil),           // 36: google.protobuf.Empty
 }
 var file_leaderd_v1_job_proto_depIdxs = []int32{
-	6,  // 0: leaderd.v1.Job.spec:type_name -> leaderd.v1.JobSpec
-	30, // 1: leaderd.v1.Job.create_time:type_name -> google.protobuf.Timestamp
-	30, // 2: leaderd.v1.Job.update_time:type_name -> google.protobuf.Timestamp
-	30, // 3: leaderd.v1.Job.next_slot:type_name -> google.protobuf.Timestamp
-	30, // 4: leaderd.v1.Job.paused_until:type_name -> google.protobuf.Timestamp
-	26, // 5: leaderd.v1.JobSpec.labels:type_name -> leaderd.v1.JobSpec.LabelsEntry
+	8,  // 0: leaderd.v1.Job.spec:type_name -> leaderd.v1.JobSpec
+	32, // 1: leaderd.v1.Job.create_time:type_name -> google.protobuf.Timestamp
+	32, // 2: leaderd.v1.Job.update_time:type_name -> google.protobuf.Timestamp
+	32, // 3: leaderd.v1.Job.next_slot:type_name -> google.protobuf.Timestamp
+	32, // 4: leaderd.v1.Job.paused_until:type_name -> google.protobuf.Timestamp
+	28, // 5: leaderd.v1.JobSpec.labels:type_name -> leaderd.v1.JobSpec.LabelsEntry
 	0,  // 6: leaderd.v1.JobSpec.overlap:type_name -> leaderd.v1.Overlap
 	1,  // 7: leaderd.v1.JobSpec.catch_up:type_name -> leaderd.v1.CatchUp
-	2,  // 8: leaderd.v1.JobSpec.guarantee:type_name -> leaderd.v1.Guarantee
-	31, // 9: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
-	27, // 10: leaderd.v1.JobSpec.node_selector:type_name -> leaderd.v1.JobSpec.NodeSelectorEntry
-	31, // 11: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
-	31, // 12: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
-	7,  // 13: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
-	8,  // 14: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
-	9,  // 15: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
-	28, // 16: leaderd.v1.Command.env:type_name -> leaderd.v1.Command.EnvEntry
-	29, // 17: leaderd.v1.Http.headers:type_name -> leaderd.v1.Http.HeadersEntry
-	5,  // 18: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
-	5,  // 19: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
-	3,  // 20: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
-	30, // 21: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
-	30, // 22: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
-	30, // 23: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
-	6,  // 24: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
-	14, // 25: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
-	5,  // 26: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
-	32, // 27: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	5,  // 28: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
-	4,  // 29: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
-	30, // 30: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
-	5,  // 31: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
-	5,  // 32: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
-	10, // 33: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
-	12, // 34: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
-	15, // 35: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
-	17, // 36: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
-	19, // 37: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
-	20, // 38: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
-	22, // 39: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
-	24, // 40: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
-	11, // 41: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
-	13, // 42: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
-	16, // 43: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
-	18, // 44: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
-	33, // 45: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	21, // 46: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
-	23, // 47: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
-	25, // 48: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
-	41, // [41:49] is the sub-list for method output_type
-	33, // [33:41] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	4,  // 8: leaderd.v1.JobSpec.guarantee:type_name -> leaderd.v1.Guarantee
+	33, // 9: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
+	29, // 10: leaderd.v1.JobSpec.node_selector:type_name -> leaderd.v1.JobSpec.NodeSelectorEntry
+	33, // 11: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
+	33, // 12: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
+	32, // 13: leaderd.v1.JobSpec.start_time:type_name -> google.protobuf.Timestamp
+	32, // 14: leaderd.v1.JobSpec.end_time:type_name -> google.protobuf.Timestamp
+	33, // 15: leaderd.v1.JobSpec.jitter:type_name -> google.protobuf.Duration
+	2,  // 16: leaderd.v1.JobSpec.missing_time:type_name -> leaderd.v1.MissingTime
+	3,  // 17: leaderd.v1.JobSpec.repeated_time:type_name -> leaderd.v1.RepeatedTime
+	33, // 18: leaderd.v1.JobSpec.catch_up_window:type_name -> google.protobuf.Duration
+	9,  // 19: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
+	10, // 20: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
+	11, // 21: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
+	30, // 22: leaderd.v1.Command.env:type_name -> leaderd.v1.Command.EnvEntry
+	31, // 23: leaderd.v1.Http.headers:type_name -> leaderd.v1.Http.HeadersEntry
+	7,  // 24: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
+	7,  // 25: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
+	5,  // 26: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
+	32, // 27: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
+	32, // 28: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
+	32, // 29: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
+	8,  // 30: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
+	34, // 31: leaderd.v1.JobVersion.calendars:type_name -> leaderd.v1.JobCalendar
+	16, // 32: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
+	7,  // 33: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
+	35, // 34: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	7,  // 35: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
+	6,  // 36: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
+	32, // 37: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
+	7,  // 38: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
+	7,  // 39: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
+	12, // 40: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
+	14, // 41: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
+	17, // 42: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
+	19, // 43: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
+	21, // 44: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
+	22, // 45: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
+	24, // 46: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
+	26, // 47: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
+	13, // 48: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
+	15, // 49: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
+	18, // 50: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
+	20, // 51: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
+	36, // 52: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	23, // 53: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
+	25, // 54: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
+	27, // 55: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
+	48, // [48:56] is the sub-list for method output_type
+	40, // [40:48] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_job_proto_init() }
@@ -2222,6 +2478,7 @@ func file_leaderd_v1_job_proto_init() {
 	if File_leaderd_v1_job_proto != nil {
 		return
 	}
+	file_leaderd_v1_calendar_spec_proto_init()
 	file_leaderd_v1_job_proto_msgTypes[1].OneofWrappers = []any{
 		(*JobSpec_Command)(nil),
 		(*JobSpec_Http)(nil),
@@ -2232,7 +2489,7 @@ func file_leaderd_v1_job_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_job_proto_rawDesc), len(file_leaderd_v1_job_proto_rawDesc)),
-			NumEnums:      5,
+			NumEnums:      7,
 			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,

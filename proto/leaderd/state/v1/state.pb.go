@@ -52,7 +52,10 @@ type Job struct {
 	// A pause ends by itself at this instant; 0: it does not.
 	PausedUntil int64 `protobuf:"varint,11,opt,name=paused_until,json=pausedUntil,proto3" json:"paused_until,omitempty"`
 	// Who paused it.
-	PauseActor    string `protobuf:"bytes,12,opt,name=pause_actor,json=pauseActor,proto3" json:"pause_actor,omitempty"`
+	PauseActor string `protobuf:"bytes,12,opt,name=pause_actor,json=pauseActor,proto3" json:"pause_actor,omitempty"`
+	// The calendars that the spec names, as they are in this version: a version says
+	// by itself when it is due.
+	Calendars     []*v1.JobCalendar `protobuf:"bytes,30,rep,name=calendars,proto3" json:"calendars,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -171,6 +174,113 @@ func (x *Job) GetPauseActor() string {
 	return ""
 }
 
+func (x *Job) GetCalendars() []*v1.JobCalendar {
+	if x != nil {
+		return x.Calendars
+	}
+	return nil
+}
+
+// Calendar is the value of calendars/….
+type Calendar struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As its owner wrote it.
+	Spec *v1.CalendarSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// See leaderd.v1.Calendar.
+	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	// See leaderd.v1.Calendar.
+	Generation int64 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	// When it was created.
+	Created int64 `protobuf:"varint,4,opt,name=created,proto3" json:"created,omitempty"`
+	// When it last changed.
+	Updated int64 `protobuf:"varint,5,opt,name=updated,proto3" json:"updated,omitempty"`
+	// Who changed it last.
+	UpdatedBy string `protobuf:"bytes,6,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`
+	// Why, as whoever changed it last said.
+	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Calendar) Reset() {
+	*x = Calendar{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Calendar) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Calendar) ProtoMessage() {}
+
+func (x *Calendar) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Calendar.ProtoReflect.Descriptor instead.
+func (*Calendar) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Calendar) GetSpec() *v1.CalendarSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *Calendar) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *Calendar) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Calendar) GetCreated() int64 {
+	if x != nil {
+		return x.Created
+	}
+	return 0
+}
+
+func (x *Calendar) GetUpdated() int64 {
+	if x != nil {
+		return x.Updated
+	}
+	return 0
+}
+
+func (x *Calendar) GetUpdatedBy() string {
+	if x != nil {
+		return x.UpdatedBy
+	}
+	return ""
+}
+
+func (x *Calendar) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Version is the value of versions/….
 type Version struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -190,7 +300,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[1]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -202,7 +312,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[1]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -215,7 +325,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{1}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Version) GetJob() *Job {
@@ -290,7 +400,7 @@ type Live struct {
 
 func (x *Live) Reset() {
 	*x = Live{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[2]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -302,7 +412,7 @@ func (x *Live) String() string {
 func (*Live) ProtoMessage() {}
 
 func (x *Live) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[2]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -315,7 +425,7 @@ func (x *Live) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Live.ProtoReflect.Descriptor instead.
 func (*Live) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{2}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Live) GetRun() string {
@@ -445,7 +555,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[3]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -457,7 +567,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[3]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -470,7 +580,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{3}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -576,7 +686,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[4]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -588,7 +698,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[4]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -601,7 +711,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{4}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Record) GetGeneration() int64 {
@@ -705,7 +815,7 @@ type Pending struct {
 
 func (x *Pending) Reset() {
 	*x = Pending{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[5]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -717,7 +827,7 @@ func (x *Pending) String() string {
 func (*Pending) ProtoMessage() {}
 
 func (x *Pending) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[5]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -730,7 +840,7 @@ func (x *Pending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pending.ProtoReflect.Descriptor instead.
 func (*Pending) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{5}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Pending) GetRequested() int64 {
@@ -776,7 +886,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +898,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +911,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{6}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Checkpoint) GetData() []byte {
@@ -848,7 +958,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -860,7 +970,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -873,7 +983,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{7}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Node) GetControl() bool {
@@ -959,7 +1069,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1081,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1094,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{8}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Watermark) GetInstant() int64 {
@@ -1077,7 +1187,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1199,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1212,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{9}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ClockSkew) GetNode() string {
@@ -1136,7 +1246,7 @@ type Late struct {
 
 func (x *Late) Reset() {
 	*x = Late{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1148,7 +1258,7 @@ func (x *Late) String() string {
 func (*Late) ProtoMessage() {}
 
 func (x *Late) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1161,7 +1271,7 @@ func (x *Late) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Late.ProtoReflect.Descriptor instead.
 func (*Late) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{10}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Late) GetRuns() int64 {
@@ -1205,7 +1315,7 @@ type UnreadableGate struct {
 
 func (x *UnreadableGate) Reset() {
 	*x = UnreadableGate{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1217,7 +1327,7 @@ func (x *UnreadableGate) String() string {
 func (*UnreadableGate) ProtoMessage() {}
 
 func (x *UnreadableGate) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1230,7 +1340,7 @@ func (x *UnreadableGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreadableGate.ProtoReflect.Descriptor instead.
 func (*UnreadableGate) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UnreadableGate) GetNamespace() string {
@@ -1263,7 +1373,7 @@ type Closed struct {
 
 func (x *Closed) Reset() {
 	*x = Closed{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1275,7 +1385,7 @@ func (x *Closed) String() string {
 func (*Closed) ProtoMessage() {}
 
 func (x *Closed) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1288,7 +1398,7 @@ func (x *Closed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Closed.ProtoReflect.Descriptor instead.
 func (*Closed) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Closed) GetInstant() int64 {
@@ -1361,7 +1471,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1373,7 +1483,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1386,7 +1496,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{13}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Backfill) GetFrom() int64 {
@@ -1542,7 +1652,7 @@ type BackfillSlots struct {
 
 func (x *BackfillSlots) Reset() {
 	*x = BackfillSlots{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +1664,7 @@ func (x *BackfillSlots) String() string {
 func (*BackfillSlots) ProtoMessage() {}
 
 func (x *BackfillSlots) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +1677,7 @@ func (x *BackfillSlots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillSlots.ProtoReflect.Descriptor instead.
 func (*BackfillSlots) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{14}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *BackfillSlots) GetSteps() []int64 {
@@ -1581,7 +1691,7 @@ var File_leaderd_state_v1_state_proto protoreflect.FileDescriptor
 
 const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\n" +
-	"\x1cleaderd/state/v1/state.proto\x12\x10leaderd.state.v1\x1a\x14leaderd/v1/job.proto\"\xe8\x02\n" +
+	"\x1cleaderd/state/v1/state.proto\x12\x10leaderd.state.v1\x1a\x1eleaderd/v1/calendar_spec.proto\x1a\x14leaderd/v1/job.proto\"\x9f\x03\n" +
 	"\x03Job\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1e\n" +
@@ -1599,7 +1709,19 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	" \x01(\x03R\x06anchor\x12!\n" +
 	"\fpaused_until\x18\v \x01(\x03R\vpausedUntil\x12\x1f\n" +
 	"\vpause_actor\x18\f \x01(\tR\n" +
-	"pauseActor\"\x8c\x01\n" +
+	"pauseActor\x125\n" +
+	"\tcalendars\x18\x1e \x03(\v2\x17.leaderd.v1.JobCalendarR\tcalendars\"\xd5\x01\n" +
+	"\bCalendar\x12,\n" +
+	"\x04spec\x18\x01 \x01(\v2\x18.leaderd.v1.CalendarSpecR\x04spec\x12\x10\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x03 \x01(\x03R\n" +
+	"generation\x12\x18\n" +
+	"\acreated\x18\x04 \x01(\x03R\acreated\x12\x18\n" +
+	"\aupdated\x18\x05 \x01(\x03R\aupdated\x12\x1d\n" +
+	"\n" +
+	"updated_by\x18\x06 \x01(\tR\tupdatedBy\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"\x8c\x01\n" +
 	"\aVersion\x12'\n" +
 	"\x03job\x18\x01 \x01(\v2\x15.leaderd.state.v1.JobR\x03job\x12\x16\n" +
 	"\x06change\x18\x02 \x01(\rR\x06change\x12\x14\n" +
@@ -1742,40 +1864,45 @@ func file_leaderd_state_v1_state_proto_rawDescGZIP() []byte {
 	return file_leaderd_state_v1_state_proto_rawDescData
 }
 
-var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_leaderd_state_v1_state_proto_goTypes = []any{
-	(*Job)(nil),            // 0: leaderd.state.v1.Job
-	(*Version)(nil),        // 1: leaderd.state.v1.Version
-	(*Live)(nil),           // 2: leaderd.state.v1.Live
-	(*Attempt)(nil),        // 3: leaderd.state.v1.Attempt
-	(*Record)(nil),         // 4: leaderd.state.v1.Record
-	(*Pending)(nil),        // 5: leaderd.state.v1.Pending
-	(*Checkpoint)(nil),     // 6: leaderd.state.v1.Checkpoint
-	(*Node)(nil),           // 7: leaderd.state.v1.Node
-	(*Watermark)(nil),      // 8: leaderd.state.v1.Watermark
-	(*ClockSkew)(nil),      // 9: leaderd.state.v1.ClockSkew
-	(*Late)(nil),           // 10: leaderd.state.v1.Late
-	(*UnreadableGate)(nil), // 11: leaderd.state.v1.UnreadableGate
-	(*Closed)(nil),         // 12: leaderd.state.v1.Closed
-	(*Backfill)(nil),       // 13: leaderd.state.v1.Backfill
-	(*BackfillSlots)(nil),  // 14: leaderd.state.v1.BackfillSlots
-	nil,                    // 15: leaderd.state.v1.Node.LabelsEntry
-	(*v1.JobSpec)(nil),     // 16: leaderd.v1.JobSpec
+	(*Job)(nil),             // 0: leaderd.state.v1.Job
+	(*Calendar)(nil),        // 1: leaderd.state.v1.Calendar
+	(*Version)(nil),         // 2: leaderd.state.v1.Version
+	(*Live)(nil),            // 3: leaderd.state.v1.Live
+	(*Attempt)(nil),         // 4: leaderd.state.v1.Attempt
+	(*Record)(nil),          // 5: leaderd.state.v1.Record
+	(*Pending)(nil),         // 6: leaderd.state.v1.Pending
+	(*Checkpoint)(nil),      // 7: leaderd.state.v1.Checkpoint
+	(*Node)(nil),            // 8: leaderd.state.v1.Node
+	(*Watermark)(nil),       // 9: leaderd.state.v1.Watermark
+	(*ClockSkew)(nil),       // 10: leaderd.state.v1.ClockSkew
+	(*Late)(nil),            // 11: leaderd.state.v1.Late
+	(*UnreadableGate)(nil),  // 12: leaderd.state.v1.UnreadableGate
+	(*Closed)(nil),          // 13: leaderd.state.v1.Closed
+	(*Backfill)(nil),        // 14: leaderd.state.v1.Backfill
+	(*BackfillSlots)(nil),   // 15: leaderd.state.v1.BackfillSlots
+	nil,                     // 16: leaderd.state.v1.Node.LabelsEntry
+	(*v1.JobSpec)(nil),      // 17: leaderd.v1.JobSpec
+	(*v1.JobCalendar)(nil),  // 18: leaderd.v1.JobCalendar
+	(*v1.CalendarSpec)(nil), // 19: leaderd.v1.CalendarSpec
 }
 var file_leaderd_state_v1_state_proto_depIdxs = []int32{
-	16, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
-	0,  // 1: leaderd.state.v1.Version.job:type_name -> leaderd.state.v1.Job
-	3,  // 2: leaderd.state.v1.Live.attempts:type_name -> leaderd.state.v1.Attempt
-	3,  // 3: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
-	15, // 4: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
-	10, // 5: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
-	11, // 6: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
-	9,  // 7: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
-	8,  // [8:8] is the sub-list for method output_type
-	8,  // [8:8] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	17, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
+	18, // 1: leaderd.state.v1.Job.calendars:type_name -> leaderd.v1.JobCalendar
+	19, // 2: leaderd.state.v1.Calendar.spec:type_name -> leaderd.v1.CalendarSpec
+	0,  // 3: leaderd.state.v1.Version.job:type_name -> leaderd.state.v1.Job
+	4,  // 4: leaderd.state.v1.Live.attempts:type_name -> leaderd.state.v1.Attempt
+	4,  // 5: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
+	16, // 6: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
+	11, // 7: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
+	12, // 8: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
+	10, // 9: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_state_v1_state_proto_init() }
@@ -1783,14 +1910,14 @@ func file_leaderd_state_v1_state_proto_init() {
 	if File_leaderd_state_v1_state_proto != nil {
 		return
 	}
-	file_leaderd_state_v1_state_proto_msgTypes[3].OneofWrappers = []any{}
+	file_leaderd_state_v1_state_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_state_v1_state_proto_rawDesc), len(file_leaderd_state_v1_state_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

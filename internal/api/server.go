@@ -52,6 +52,7 @@ type RunReader interface {
 	GetRun(ctx context.Context, id state.JobID, run state.RunID) (store.RunEntry, error)
 	ListRuns(ctx context.Context, l store.ListRuns) (store.RunPage, error)
 	ListSlots(ctx context.Context, l store.ListSlots) (store.SlotPage, error)
+	GateHolder(ctx context.Context, id state.JobID) (holder state.Live, held bool, err error)
 }
 
 // WatermarkReader reads the watermark; its Revision is 0 before the first.

@@ -14,6 +14,8 @@ import (
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
+	"github.com/leaderd/leaderd/state/kv"
+	"github.com/leaderd/leaderd/state/store"
 )
 
 // ledger reads the slots of billing in a window by pages of the given size, each in
@@ -57,7 +59,10 @@ func (s *served) mark(t *testing.T, at time.Time) {
 func (s *served) record(t *testing.T, slot time.Time, rec state.Record) {
 	t.Helper()
 	rec.Due = slot
-	s.write(t, "history/default/billing/"+string(state.SlotRunID(slot)), codec.RecordToProto(&rec))
+	_, err := s.db.Txn(t.Context(), kv.Txn{Then: []kv.Op{
+		kv.Put(store.DefaultPrefix+"history/default/billing/"+string(state.SlotRunID(slot)), codec.MarshalRecord(&rec), 0),
+	}})
+	require.NoError(t, err)
 }
 
 func minute(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }

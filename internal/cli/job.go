@@ -24,6 +24,7 @@ func jobCommand(d Deps) *cobra.Command {
 		jobDelete(d, o),
 		jobTrigger(d, o),
 		jobLedger(d, o),
+		jobExplain(d, o),
 	)
 	c.Aliases = []string{"jobs"}
 	o.bind(c.PersistentFlags(), d)

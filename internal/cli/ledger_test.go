@@ -50,3 +50,49 @@ func TestLedger(t *testing.T) {
 	require.Equal(t, 2, code)
 	require.Equal(t, "error: --from: \"yesterday\" is neither a duration such as 90m or 24h, nor a time such as 2026-11-30T02:00:00Z\n", stderr)
 }
+
+func (f *fake) ExplainSlot(_ context.Context, r *leaderdv1.ExplainSlotRequest) (*leaderdv1.ExplainSlotResponse, error) {
+	f.explain = r
+	return f.explained, nil
+}
+
+func TestExplain(t *testing.T) {
+	f, addr := startFake(t)
+	const job = "namespaces/default/jobs/billing"
+	at := timestamppb.New(slot)
+	f.explained = &leaderdv1.ExplainSlotResponse{
+		Name: job, Time: at, Summary: "It will be due by version 2 if nothing changes.",
+		Slot:      &leaderdv1.Slot{SlotTime: at, SlotCount: 1, Answer: leaderdv1.Slot_ANSWER_PLANNED, JobGeneration: 2},
+		Version:   &leaderdv1.VersionRef{Generation: 2, Change: leaderdv1.JobVersion_CHANGE_UPDATE, Actor: "alice", EffectiveTime: at},
+		Schedules: []*leaderdv1.ScheduleAnswer{{Schedule: "0 9 * * *", LocalTime: "2026-11-30T02:00:00", ExcludedBy: "hour", Reasons: []string{"hour 2 is not in 9"}}, {Schedule: "@hourly", LocalTime: "2026-11-30T02:00:00", Due: true}},
+		NextSlot:  timestamppb.New(slot.Add(time.Hour)),
+		Events:    []*leaderdv1.SlotEvent{{Time: at, What: "due"}},
+		Obstacles: []*leaderdv1.Obstacle{{Reason: "no_executor", Detail: "no executor is registered"}},
+	}
+	require.Equal(t, `job:      default/billing
+at:       2026-11-30T02:00:00Z
+answer:   planned
+version:  2, update by alice, in force since 2026-11-30T02:00:00Z
+before:   -
+after:    2026-11-30T03:00:00Z
+
+It will be due by version 2 if nothing changes.
+
+SCHEDULE   LOCAL TIME           DUE  WHY
+0 9 * * *  2026-11-30T02:00:00  no   hour 2 is not in 9
+@hourly    2026-11-30T02:00:00  yes  -
+
+TIME                      WHAT
+2026-11-30T02:00:00.000Z  due
+
+COULD STOP IT  WHY
+no_executor    no executor is registered
+`, succeed(t, addr, "", "job", "explain", "billing", "--at", "2026-11-30T02:00:00Z"))
+	require.Equal(t, slot, f.explain.GetTime().AsTime())
+	require.Contains(t, succeed(t, addr, "", "job", "explain", "billing", "--at", "2026-11-30T02:00", "-o", "yaml"), "excludedBy: hour\n")
+	require.Equal(t, "2026-11-30T02:00", f.explain.GetLocalTime())
+
+	code, _, stderr := cmdline(t, addr, "", "job", "explain", "billing")
+	require.Equal(t, 2, code)
+	require.Equal(t, "error: --at is required\n", stderr)
+}

@@ -48,6 +48,9 @@ type fake struct {
 
 	slots []*leaderdv1.ListSlotsResponse // of each page
 	asked *leaderdv1.ListSlotsRequest    // the last
+
+	explained *leaderdv1.ExplainSlotResponse
+	explain   *leaderdv1.ExplainSlotRequest // the last
 }
 
 var slot = time.Date(2026, 11, 30, 2, 0, 0, 0, time.UTC)

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -194,5 +195,6 @@ func (x *Explanation) Events() []Event {
 	case e.Pending != nil:
 		add(e.Pending.Requested, "put in the queue")
 	}
+	slices.SortStableFunc(out, func(a, b Event) int { return a.Time.Compare(b.Time) })
 	return out
 }

@@ -131,3 +131,22 @@ func (s *Store) slotsWithRecords(ctx context.Context, l *ListSlots) (runs []stat
 	until, _ = known.Slot()
 	return runs, until, nil
 }
+
+// GateHolder answers the live record at the gate of an exclusive job: while there is
+// one no other run of the job starts, unless it may overlap. A record that cannot be
+// read is ErrCorrupt.
+func (s *Store) GateHolder(ctx context.Context, id state.JobID) (holder state.Live, held bool, err error) {
+	res, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
+		return s.kv.Range(ctx, s.keys.activeGate(id), "", kv.RangeOptions{})
+	})
+	if err == nil && len(res.KVs) > 0 {
+		held = true
+		if holder, err = decodeLive(id, true, res.KVs[0]); err != nil {
+			err = fmt.Errorf("%w: key %q: %w", ErrCorrupt, res.KVs[0].Key, err)
+		}
+	}
+	if err != nil {
+		return state.Live{}, false, fmt.Errorf("look at the gate of %s: %w", id, err)
+	}
+	return holder, held, nil
+}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/kv/faulty"
 	"github.com/leaderd/leaderd/state/memkv"
 )
@@ -67,7 +66,7 @@ func TestVersionsAreReadInParts(t *testing.T) {
 							break
 						}
 						require.NotEmpty(t, page.Versions)
-						l.AfterJob, l.AfterGeneration = state.JobID(billing), got[len(got)-1]
+						l.AfterJob, l.AfterGeneration = billing, got[len(got)-1]
 					}
 					require.Equal(t, want, got, "in pages of %d", limit)
 				}

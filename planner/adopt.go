@@ -26,7 +26,7 @@ func (t *term) find(id state.JobID, now time.Time) *timed {
 
 // onceKnown runs do in the loop when all changes of jobs up to a revision are known.
 func (t *term) onceKnown(revision int64, do func()) {
-	t.group.Go(func() error {
+	t.goSafely(func() error {
 		err := t.sources.Fresh(t.ctx, revision)
 		t.post(t.ctx, func() {
 			if err != nil {

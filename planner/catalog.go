@@ -52,11 +52,13 @@ type Stored struct {
 	Err   error
 }
 
-func (s *Stored) compile() *Job {
+func (c *Catalog) compile(s *Stored) *Job {
 	if s.Err != nil {
 		return broken(s.Job.ID, s.Job.Revision, s.Err)
 	}
-	return compile(&s.Job, s.Value)
+	j := compile(&s.Job, s.Value)
+	j.onPanic = func(err error) { c.quarantine(j, err) }
+	return j
 }
 
 // Reset replaces all jobs. Versions that are the same are kept as they are.
@@ -73,7 +75,7 @@ func (c *Catalog) Reset(all func(yield func(Stored) bool)) {
 	for s := range all {
 		delete(gone, s.Job.ID)
 		if have := c.jobs[s.Job.ID]; have == nil || have.Revision != s.Job.Revision {
-			c.set(s.compile())
+			c.set(c.compile(&s))
 		}
 	}
 	for id := range gone {
@@ -88,7 +90,7 @@ func (c *Catalog) Reset(all func(yield func(Stored) bool)) {
 
 // Set puts one job's newest version.
 func (c *Catalog) Set(s Stored) {
-	j := s.compile()
+	j := c.compile(&s)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.set(j)

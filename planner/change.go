@@ -27,8 +27,10 @@ func (t *term) change(c change, now time.Time) {
 		if c.job.Generation > 1 {
 			t.lookBehind(was, c.job, t.known)
 		}
-	case was.job.Revision >= c.job.Revision:
+	case was.job.Revision > c.job.Revision:
 		return
+	case was.job.Revision == c.job.Revision && (c.job.Broken == nil || was.job.Broken != nil):
+		return // else it is the same version, which turned out to be broken
 	default:
 		end := endingAt(c.job, now)
 		t.skipUnplanned(was, was.job, was.next, end)

@@ -105,7 +105,7 @@ func (t *term) verify(e *entry) {
 			case e.done || e.deciding:
 			case err != nil:
 				t.checkErr("look for a record of "+e.version.ID.String(), err)
-				t.checks.Push(t.now().Add(time.Second).UnixMicro(), e)
+				t.lookAt(e, t.now().Add(time.Second).UnixMicro())
 			case decided.Has(slot):
 				t.close(e)
 			case e.closed != 0 && len(e.holders) == 0:

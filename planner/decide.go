@@ -75,7 +75,7 @@ func (t *term) tryDecide(e *entry, now time.Time) {
 				t.undecide(e)
 			case err != nil:
 				t.checkErr("decide "+rec.Job.String(), err)
-				t.checks.Push(t.now().Add(time.Second).UnixMicro(), e)
+				t.lookAt(e, t.now().Add(time.Second).UnixMicro())
 			default:
 				if ok {
 					t.metrics.decided.WithLabelValues(to.String(), reason).Inc()
@@ -94,7 +94,7 @@ func (t *term) undecide(e *entry) {
 	}
 	e.verdict, e.reason, e.detail, e.relies = state.StateNone, "", "", 0
 	now := t.now()
-	t.checks.Push(now.Add(time.Second).UnixMicro(), e)
+	t.lookAt(e, now.Add(time.Second).UnixMicro())
 	to := e.job.job
 	switch {
 	case t.jobs[e.version.ID] != e.job && !e.slot(): // deleted, and made again perhaps

@@ -70,6 +70,8 @@ type entry struct {
 	// could not: BUSY or REFUSED.
 	busy bool
 	last workerv1.Progress_Step
+	// look is when check looks at it, in microseconds; 0: not until lookAt is called.
+	look int64
 	done bool
 }
 

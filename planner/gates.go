@@ -19,6 +19,9 @@ const (
 	gatesAgain = 5 * time.Second
 	// suspectAfter is how late a run is at whose gate nobody has looked yet.
 	suspectAfter = 2 * time.Second
+	// lateGateAgain is how often a gate is looked at whose job is late and that could
+	// be read.
+	lateGateAgain = 30 * time.Second
 )
 
 // gates are jobs at whose gate lies a record that cannot be read. None of their
@@ -28,13 +31,29 @@ const (
 type gates struct {
 	bad      map[state.JobID]error
 	checking map[state.JobID]bool
-	swept    time.Time
+	// looked is when a gate was looked at since its job is late.
+	looked map[state.JobID]time.Time
+	swept  time.Time
 }
 
-// suspectGate looks whether a job's gate can be read.
-func (t *term) suspectGate(id state.JobID) {
-	if t.gates.checking[id] || len(t.gates.checking) >= maxGateChecks {
+// suspectGateAgain is suspectGate, unless that was done within again.
+func (t *term) suspectGateAgain(id state.JobID, again time.Duration, now time.Time) {
+	if last, ok := t.gates.looked[id]; ok && now.Sub(last).Abs() < again {
 		return
+	}
+	if t.suspectGate(id) {
+		if t.gates.looked == nil {
+			t.gates.looked = make(map[state.JobID]time.Time)
+		}
+		t.gates.looked[id] = now
+	}
+}
+
+// suspectGate looks whether a job's gate can be read; false if it does not look, as
+// too many are looked at.
+func (t *term) suspectGate(id state.JobID) bool {
+	if t.gates.checking[id] || len(t.gates.checking) >= maxGateChecks {
+		return false
 	}
 	if t.gates.checking == nil {
 		t.gates.checking = make(map[state.JobID]bool)
@@ -52,6 +71,7 @@ func (t *term) suspectGate(id state.JobID) {
 			}
 		}
 	})
+	return true
 }
 
 func (t *term) badGate(id state.JobID, err error) {
@@ -97,6 +117,7 @@ func (t *term) sweepGates(now time.Time) {
 		return
 	}
 	t.gates.swept = now
+	maps.DeleteFunc(t.gates.looked, func(_ state.JobID, last time.Time) bool { return now.Sub(last).Abs() >= lateGateAgain })
 	for id := range t.gates.bad {
 		t.suspectGate(id)
 	}

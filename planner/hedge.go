@@ -18,6 +18,9 @@ const (
 // earn notes a claim.
 func (b *hedgeBudget) earn() { b.tokens = min(b.tokens+hedgeShare, hedgeReserve) }
 
+// giveBack takes the last spend back.
+func (b *hedgeBudget) giveBack() { b.tokens = min(b.tokens+1, hedgeReserve) }
+
 // spend tells whether one more hedge is allowed.
 func (b *hedgeBudget) spend(now time.Time) bool {
 	if b.filled.IsZero() {

@@ -34,6 +34,8 @@ type Job struct {
 	// never and harms no other.
 	Broken error
 
+	// onPanic, if it is set, is told that the job's slots cannot be computed.
+	onPanic   func(error)
 	schedules schedules
 	// rules is nil for a job whose slots are all due at once, and all run.
 	rules *rules
@@ -49,7 +51,7 @@ var ErrNoTarget = errors.New("spec: has no target that this version knows")
 // from being planned ends up in Broken.
 func Compile(j *state.Job) *Job { return compile(j, nil) }
 
-func compile(j *state.Job, stored []byte) *Job {
+func compileSpec(j *state.Job, stored []byte) *Job {
 	spec := j.Spec.WithDefaults()
 	c := &Job{
 		ID:         j.ID,
@@ -115,7 +117,9 @@ func (j *Job) due() bool { return j.Broken == nil && !j.Paused && len(j.schedule
 
 // NextSlot is the first slot after the instant, or the zero time where there is
 // none, or the job is paused or broken. It may be one that does not run: see Bar.
-func (j *Job) NextSlot(after time.Time) time.Time {
+func (j *Job) NextSlot(after time.Time) time.Time { return j.guarded(j.nextSlot, after) }
+
+func (j *Job) nextSlot(after time.Time) time.Time {
 	if !j.due() {
 		return time.Time{}
 	}

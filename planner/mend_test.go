@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,18 @@ type site struct {
 	// behind, if it is set, holds up those who wait for news of the jobs.
 	behind   chan struct{}
 	registry *prometheus.Registry
+	looks    atomic.Int64 // at gates
+}
+
+// counted counts the looks at gates.
+type counted struct {
+	*store.Store
+	looks *atomic.Int64
+}
+
+func (c counted) CheckGate(ctx context.Context, id state.JobID) error {
+	c.looks.Add(1)
+	return c.Store.CheckGate(ctx, id)
 }
 
 type logBuffer struct {
@@ -85,7 +98,7 @@ func newSite(t *testing.T) *site {
 	require.NoError(t, err)
 	s.owner, s.reg = reg.Owner, reg
 	block := func(ctx context.Context) error { <-ctx.Done(); return nil }
-	s.planner, err = planner.New(s.store, planner.Sources{
+	s.planner, err = planner.New(counted{s.store, &s.looks}, planner.Sources{
 		Catalog: s.catalog,
 		Fresh: func(ctx context.Context, _ int64) error {
 			select {
@@ -339,6 +352,7 @@ func TestNoExecutorIsTheReason(t *testing.T) {
 		require.Equal(t, state.ReasonNoExecutor, got.Record.Reason)
 		mark, err := s.store.GetWatermark(t.Context())
 		require.NoError(t, err)
+		require.LessOrEqual(t, s.looks.Load(), int64(3), "a gate that can be read is not looked at for each late run")
 		require.NotZero(t, mark.Late.Runs)
 		require.Equal(t, tick, mark.Late.Worst)
 		require.True(t, mark.Late.Since.Before(time.Now().Add(-5*time.Second)))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leaderd/leaderd/internal/mutant"
 	"github.com/leaderd/leaderd/planner/placement"
 	"github.com/leaderd/leaderd/state"
 )
@@ -120,9 +121,21 @@ func (t *term) rebalance() error {
 	return nil
 }
 
-// placeAnew is rebalance inside the loop, where an error ends the term.
+// placeAnew is rebalance inside the loop, where an error ends the term. It plans what
+// nobody has, or what those had who attend no more: once for all who came and went.
 func (t *term) placeAnew() {
+	t.moved = false
 	if err := t.rebalance(); err != nil {
 		t.fail(err)
+		return
+	}
+	for _, e := range t.open {
+		had := len(e.holders)
+		if !mutant.Off(mutant.Hedge) {
+			e.holders = slices.DeleteFunc(e.holders, func(s *session) bool { return s.ended })
+		}
+		if (len(e.holders) == 0 || len(e.holders) < had) && !e.deciding {
+			t.place(e)
+		}
 	}
 }

@@ -46,13 +46,22 @@ func (t *term) placeOn(e *entry, name string) bool {
 	return true
 }
 
+// lookAt has check look at an entry at an instant, in microseconds, or before if that
+// was asked for.
+func (t *term) lookAt(e *entry, at int64) {
+	if e.look == 0 || at < e.look {
+		e.look = at
+		t.checks.Push(at, e)
+	}
+}
+
 // check looks again at entries that should have been claimed by now.
 func (t *term) check(now time.Time) {
 	at := now.UnixMicro()
 	for t.checks.Len() > 0 {
 		top := t.checks.Top()
 		when, e := top.Key, top.Val
-		if e.done {
+		if e.done || when != e.look {
 			t.checks.Pop()
 			continue
 		}
@@ -60,6 +69,7 @@ func (t *term) check(now time.Time) {
 			return
 		}
 		t.checks.Pop()
+		e.look = 0
 		if e.deciding {
 			continue // its decision looks again, if it must
 		}
@@ -81,7 +91,7 @@ func (t *term) checkLate(e *entry, now time.Time) {
 	if e.early {
 		t.comes(e)
 		t.place(e)
-		t.checks.Push(e.start+t.cfg.HedgeDelay.Microseconds(), e)
+		t.lookAt(e, e.start+t.cfg.HedgeDelay.Microseconds())
 		return
 	}
 	late := now.Sub(micros(e.start))
@@ -90,8 +100,11 @@ func (t *term) checkLate(e *entry, now time.Time) {
 			t.decideVersion(e, state.StateMissed, state.ReasonDeadline, now)
 			return
 		}
-		if late > suspectAfter && e.last != workerv1.Progress_STEP_BUSY || t.gates.bad[e.version.ID] != nil {
+		switch {
+		case t.gates.bad[e.version.ID] != nil:
 			t.suspectGate(e.version.ID)
+		case late > suspectAfter && e.last != workerv1.Progress_STEP_BUSY:
+			t.suspectGateAgain(e.version.ID, lateGateAgain, now)
 		}
 	}
 	if e.slot() && e.closed == 0 && late > t.cfg.Horizon && t.overtaken(e, now) {
@@ -106,18 +119,21 @@ func (t *term) checkLate(e *entry, now time.Time) {
 		e.busy = false
 	case mutant.Off(mutant.Hedge):
 	case t.hedges.spend(now):
-		t.metrics.hedges.Inc()
-		if had := len(e.holders); had > 0 {
+		had := len(e.holders)
+		t.place(e)
+		switch {
+		case len(e.holders) > had:
+			t.metrics.hedges.Inc()
+		case late > toldAgain:
+			// All have it and none reports: tell them again, in case that a report
+			// was lost.
+			e.holders = nil
 			t.place(e)
-			if len(e.holders) == had && late > toldAgain {
-				// All have it and none reports: tell them again, in case that a
-				// report was lost.
-				e.holders = nil
-				t.place(e)
-			}
+		default:
+			t.hedges.giveBack()
 		}
 	}
-	t.checks.Push(now.Add(again).UnixMicro(), e)
+	t.lookAt(e, now.Add(again).UnixMicro())
 }
 
 // overtaken tells whether a newer slot of the entry's job is due, so that the
@@ -192,9 +208,9 @@ func (t *term) report(s *session, r *workerv1.Report, now time.Time) {
 			e.drop(s)
 			e.last = p.GetStep()
 			if e.busy = true; len(e.holders) == 0 {
-				t.checks.Push(now.Add(t.cfg.HedgeDelay).UnixMicro(), e)
+				t.lookAt(e, now.Add(t.cfg.HedgeDelay).UnixMicro())
 			}
-			t.suspectGate(e.version.ID)
+			t.suspectGateAgain(e.version.ID, gatesAgain, now)
 		case workerv1.Progress_STEP_UNSPECIFIED:
 		}
 	}
@@ -213,12 +229,13 @@ func (t *term) finished(s *session, p *workerv1.Progress, now time.Time) {
 	switch state.RunState(p.GetState()) { //nolint:exhaustive // of others it is not known that they started
 	case state.StateSucceeded, state.StateFailed, state.StateTimedOut:
 		t.lateness.add(now, time.Duration(p.GetLateness())*time.Microsecond)
-		return
 	case state.StateWaiting:
-	default:
-		return
+		run := state.RunID(p.GetRun())
+		if run == "" {
+			run = state.SlotRunID(micros(p.GetDue()))
+		}
+		t.lookForRetry(job.job.ID, run)
 	}
-	t.lookForWaiting()
 }
 
 // lookup finds the open entry that a report is about.
@@ -239,18 +256,4 @@ func (t *term) lookup(s *session, p *workerv1.Progress) *entry {
 		return nil // of the plan of an older version
 	}
 	return e
-}
-
-// later runs do in the loop after d.
-func (t *term) later(d time.Duration, do func()) {
-	t.group.Go(func() error {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			t.post(t.ctx, do)
-		case <-t.ctx.Done():
-		}
-		return nil
-	})
 }

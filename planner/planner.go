@@ -45,6 +45,8 @@ type Store interface {
 	FailuresInARow(ctx context.Context, id state.JobID, generation int64, n int) (last state.RunID, all bool, err error)
 	// PauseFailing pauses a job; one that has another revision is state.ErrJobChanged.
 	PauseFailing(ctx context.Context, term state.Term, id state.JobID, revision int64, reason string, now time.Time) error
+	// LiveOf are the live records of one run, none if it has a verdict.
+	LiveOf(ctx context.Context, id state.JobID, run state.RunID) ([]state.Live, error)
 	MarkLost(ctx context.Context, term state.Term, l state.Live, now time.Time) (state.Live, bool, error)
 	// GiveUp relies on the job as DecideVersion does; 0 relies on nothing.
 	GiveUp(

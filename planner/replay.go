@@ -204,7 +204,7 @@ func (t *term) forgetDeleted() {
 func (t *term) tryReplayOlder(id state.JobID, do func(context.Context, state.Closed) error, done func()) {
 	closed := t.closed
 	t.task(func(ctx context.Context) func() {
-		err := do(ctx, closed)
+		err := safely(func() error { return do(ctx, closed) })
 		return func() {
 			if err != nil {
 				t.checkErr("look at older versions of "+id.String(), err)

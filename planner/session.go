@@ -7,7 +7,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/leaderd/leaderd/internal/mutant"
 	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
 	"github.com/leaderd/leaderd/state"
@@ -29,9 +28,11 @@ const (
 type session struct {
 	owner state.Owner
 	out   chan *workerv1.AttendResponse
-	// gone is closed, with err set, when the loop is done with the session.
-	gone chan struct{}
-	err  error
+	// gone is closed, with err set, when the loop is done with the session. ended is
+	// the same for the loop.
+	gone  chan struct{}
+	err   error
+	ended bool
 
 	refs     map[*Job]uint32
 	versions map[uint32]version
@@ -221,12 +222,7 @@ func (t *term) attend(s *session, hello *workerv1.Hello) {
 		t.held(h)
 	}
 	t.cfg.Logger.Info("executor attends", "node", s.owner.Node, "capacity", node.Capacity, "holds", len(hello.GetHeld()))
-	t.placeAnew()
-	for _, e := range t.open {
-		if len(e.holders) == 0 && !e.deciding && (e.waiting == nil || !e.waiting.NextTry.After(t.now())) {
-			t.place(e)
-		}
-	}
+	t.moved = true
 }
 
 // held closes the entry of a run that an executor has claimed already.
@@ -244,14 +240,14 @@ func (t *term) held(h *workerv1.Held) {
 	}
 }
 
-// end ends a session, for the loop, and plans elsewhere what it had.
+// end ends a session, for the loop. What it had is planned elsewhere in the next turn.
 func (t *term) end(s *session, why error) {
 	select {
 	case <-s.gone:
 		return
 	default:
 	}
-	s.err = why
+	s.err, s.ended = why, true
 	close(s.gone)
 	if t.sessions[s.owner.Node] != s {
 		return
@@ -263,13 +259,7 @@ func (t *term) end(s *session, why error) {
 		return // nothing is planned any more, and the end of the term waits for this
 	}
 	t.cfg.Logger.Info("executor no longer attends; what it had is planned elsewhere", "node", s.owner.Node, "reason", why)
-	t.placeAnew()
-	for _, e := range t.open {
-		if e.heldBy(s) && !mutant.Off(mutant.Hedge) {
-			e.drop(s)
-			t.place(e)
-		}
-	}
+	t.moved = true
 }
 
 // closeSessions ends all sessions with the term; nothing is planned any more.

@@ -215,10 +215,14 @@ func (t *term) replay(j *timed, w window) { t.inTurn(j, func() { t.tryReplay(j, 
 func (t *term) tryReplay(j *timed, w window) {
 	closed := t.closed
 	t.task(func(ctx context.Context) func() {
-		again, err := t.missOutage(ctx, w.version, w.part, closed.Revision, w.why)
-		if err == nil && w.older != nil && w.older.changed(w.version) {
-			err = t.skipOlder(ctx, endingBy(w.version), *w.older, closed)
-		}
+		var again []time.Time
+		err := safely(func() (err error) {
+			again, err = t.missOutage(ctx, w.version, w.part, closed.Revision, w.why)
+			if err == nil && w.older != nil && w.older.changed(w.version) {
+				err = t.skipOlder(ctx, endingBy(w.version), *w.older, closed)
+			}
+			return err
+		})
 		return func() {
 			if err != nil {
 				t.checkErr("work up an outage of "+w.version.ID.String(), err)

@@ -17,8 +17,6 @@ import (
 const (
 	// tick is how often the loop plans, checks and sends without an event.
 	tick = 50 * time.Millisecond
-	// maxTasks is how many store operations of a term are under way at a time.
-	maxTasks = 128
 	// closedBehind is how far the closed part of the timeline stays behind the
 	// watermark: what is older may be swept.
 	closedBehind = 10 * time.Minute
@@ -56,6 +54,7 @@ type term struct {
 	sessions map[string]*session // by node
 	table    *placement.Table    // of the nodes that attend
 	balancer *placement.Balancer
+	moved    bool                  // executors came or went since the last placeAnew
 	nodes    map[string]state.Node // registered, by name
 	gotNodes bool
 
@@ -158,12 +157,12 @@ func (t *term) run(ctx context.Context) error {
 		close(t.over)
 		return t.inVain(ctx, err)
 	}
-	group.Go(func() error { return t.loop(gctx, jobs, gone, changes, mark, begun) })
-	group.Go(func() error { return t.writeMarks(gctx) })
-	group.Go(func() error {
+	t.goSafely(func() error { return t.loop(gctx, jobs, gone, changes, mark, begun) })
+	t.goSafely(func() error { return t.writeMarks(gctx) })
+	t.goSafely(func() error {
 		return t.sources.Nodes(gctx, func(ns []state.Node) { t.post(gctx, func() { t.setNodes(ns) }) })
 	})
-	group.Go(func() error {
+	t.goSafely(func() error {
 		return t.sources.Pending(gctx, func(ps []state.Pending) { t.post(gctx, func() { t.addPending(ps) }) })
 	})
 	err = group.Wait()
@@ -198,45 +197,6 @@ func (t *term) fresh(ctx context.Context) (known int64, err error) {
 	return known, t.sources.Fresh(ctx, known)
 }
 
-// post hands the loop something to do. It answers false when the term is over.
-func (t *term) post(ctx context.Context, do func()) bool {
-	select {
-	case t.posted <- do:
-		return true
-	case <-t.over:
-	case <-ctx.Done():
-	}
-	return false
-}
-
-// task runs a store operation beside the loop; what it answers is run in the
-// loop. Tasks beyond maxTasks wait their turn.
-func (t *term) task(do func(context.Context) func()) {
-	t.queue = append(t.queue, do)
-	t.startTasks()
-}
-
-func (t *term) startTasks() {
-	for t.running < maxTasks && len(t.queue) > 0 {
-		do := t.queue[0]
-		t.queue[0] = nil
-		t.queue = t.queue[1:]
-		t.running++
-		t.group.Go(func() error {
-			then := do(t.ctx)
-			t.post(t.ctx, func() {
-				t.running--
-				then()
-				t.startTasks()
-			})
-			return nil
-		})
-	}
-}
-
-// fail ends the term.
-func (t *term) fail(err error) { t.group.Go(func() error { return err }) }
-
 // loop is the one goroutine that owns the term.
 func (t *term) loop(
 	ctx context.Context, jobs []*Job, gone []state.JobVersion, changes *Changes, mark state.Watermark, begun time.Time,
@@ -270,10 +230,12 @@ func (t *term) loop(
 	}
 }
 
-// drainPosted runs what else has been posted, so that a turn serves many.
+// drainPosted runs what else has been posted, so that a turn serves many, for no
+// longer than a tick.
 func (t *term) drainPosted() {
+	begun := time.Now()
 	for range cap(t.posted) {
-		if t.ctx.Err() != nil {
+		if t.ctx.Err() != nil || time.Since(begun) > tick {
 			return
 		}
 		select {
@@ -294,6 +256,9 @@ func (t *term) turn(now time.Time) {
 		t.overslept(now.Truncate(time.Second))
 	}
 	t.lastSeen = now
+	if t.moved {
+		t.placeAnew()
+	}
 	t.endPauses(now)
 	t.auditFailures(now)
 	t.plan(now)
@@ -358,21 +323,21 @@ func (t *term) add(e *entry, now time.Time) bool {
 		t.catchUps++
 	}
 	if e.waiting != nil && e.waiting.NextTry.After(now) {
-		t.checks.Push(e.waiting.NextTry.UnixMicro(), e)
+		t.lookAt(e, e.waiting.NextTry.UnixMicro())
 		return true
 	}
 	if e.bar != nil {
-		t.checks.Push(max(e.start, now.UnixMicro()), e)
+		t.lookAt(e, max(e.start, now.UnixMicro()))
 		return true
 	}
 	if begins := micros(e.start).Add(-t.cfg.Horizon); e.start > e.due && begins.After(now) {
 		e.early = true
 		t.early++
-		t.checks.Push(begins.UnixMicro(), e)
+		t.lookAt(e, begins.UnixMicro())
 		return true
 	}
 	t.place(e)
-	t.checks.Push(max(e.start, now.UnixMicro())+t.cfg.HedgeDelay.Microseconds(), e)
+	t.lookAt(e, max(e.start, now.UnixMicro())+t.cfg.HedgeDelay.Microseconds())
 	return true
 }
 
@@ -409,17 +374,6 @@ func (t *term) close(e *entry) {
 		if e.ahead, next.behind = nil, nil; !next.done && !next.deciding {
 			t.place(next)
 		}
-	}
-}
-
-// checkErr ends the term where err says that it is over, and logs other errors.
-func (t *term) checkErr(what string, err error) {
-	switch {
-	case err == nil || t.ctx.Err() != nil:
-	case errors.Is(err, state.ErrTermLost):
-		t.fail(err)
-	default:
-		t.cfg.Logger.Warn("store operation is tried again", "what", what, "err", err)
 	}
 }
 

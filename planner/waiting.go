@@ -11,6 +11,25 @@ import (
 // waiting ones: each reads them all.
 const lookAgainAfter = 200 * time.Millisecond
 
+// lookForRetry plans the next attempts of a run of which it was told that it waits.
+func (t *term) lookForRetry(id state.JobID, run state.RunID) {
+	t.task(func(ctx context.Context) func() {
+		live, err := t.store.LiveOf(ctx, id, run)
+		return func() {
+			if err != nil {
+				t.checkErr("look for the waiting run "+id.String()+" "+string(run), err)
+				t.later(time.Second, t.lookForWaiting)
+				return
+			}
+			for i := range live {
+				if live[i].State == state.StateWaiting {
+					t.addWaiting(&live[i], t.now())
+				}
+			}
+		}
+	})
+}
+
 // lookForWaiting reads the waiting records and plans their next attempts. What
 // is asked for while a reading is under way is one further reading.
 func (t *term) lookForWaiting() {

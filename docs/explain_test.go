@@ -6,6 +6,7 @@ import (
 	"flag"
 	"net"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -203,15 +204,26 @@ func arguments(line string) (out []string) {
 	return out
 }
 
+var reasonConstant = regexp.MustCompile(`(?m)^\tReason[A-Za-z]+ *= "([a-z_]+)"`)
+
 func TestEveryReasonIsExplained(t *testing.T) {
 	table := map[string][]string{}
 	for _, row := range rows(readPage(t, "docs/explain.md").section(t, "## Reasons")) {
 		require.Len(t, row, 3)
 		table[unquoted(row[0])] = row
 	}
+	known := map[string]bool{}
 	for _, r := range ledger.Reasons() {
+		known[r.Name] = true
 		require.Equal(t, []string{"`" + r.Name + "`", r.Means, r.Do}, table[r.Name])
 		delete(table, r.Name)
 	}
 	require.Empty(t, table, "reasons that do not exist")
+	source, err := os.ReadFile(filepath.Join(root, "state", "run.go"))
+	require.NoError(t, err)
+	constants := reasonConstant.FindAllStringSubmatch(string(source), -1)
+	require.NotEmpty(t, constants)
+	for _, m := range constants {
+		require.True(t, known[m[1]], "package ledger explains no reason %s", m[1])
+	}
 }

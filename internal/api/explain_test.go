@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
@@ -176,4 +177,47 @@ func TestExplainWhatCouldStopIt(t *testing.T) {
 	_, err = s.db.Txn(ctx, kv.Txn{Then: []kv.Op{kv.Put(store.DefaultPrefix+"active/default/billing/~", []byte("\xff"), 0)}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"unreadable_record"}, reasons())
+}
+
+// What keeps a slot of a schedule from running is told before and after.
+func TestExplainRules(t *testing.T) {
+	s := serve(t, nil)
+	s.at(noon)
+	winter := spec("30 2 * * *")
+	winter.TimeZone = "Europe/Berlin"
+	winter.StartTime, winter.EndTime = timestamppb.New(noon.AddDate(0, 0, 2)), timestamppb.New(noon.AddDate(0, 6, 0))
+	winter.Jitter = durationpb.New(10 * time.Minute)
+	winter.MissingTime = leaderdv1.MissingTime_MISSING_TIME_SKIP
+	s.put(t, billing, winter)
+
+	x := s.explain(t, time.Date(2026, 12, 1, 1, 30, 0, 0, time.UTC))
+	require.Nil(t, x.GetSlot())
+	require.Equal(t, "No slot: the job's window begins at 2026-12-02T12:00:00Z.", x.GetSummary())
+	require.Equal(t, "window", x.GetSchedules()[0].GetExcludedBy())
+	require.Equal(t, "No slot: the job's window ended at 2027-05-30T12:00:00Z.", s.explain(t, time.Date(2027, 6, 1, 0, 30, 0, 0, time.UTC)).GetSummary())
+
+	slot := time.Date(2026, 12, 3, 1, 30, 0, 0, time.UTC)
+	late := state.Jitter(state.JobID{Namespace: "default", Name: "billing"}, slot, 10*time.Minute)
+	require.Equal(t, "It will be due by version 1 if nothing changes; its jitter has it start "+late.String()+" later.", s.explain(t, slot).GetSummary())
+	require.Contains(t, s.explainLocal(t, "2027-03-28T02:30").GetSummary(), "it will be skipped:dst: stands for local times that the clock left out")
+
+	// An edit while a slot waits for its jitter takes it away.
+	s.at(slot.Add(late / 2))
+	s.put(t, billing, spec("@hourly"))
+	require.Contains(t, s.explain(t, slot).GetSummary(), "It was a slot of version 1, which version 2 superseded before it was due")
+}
+
+// A pause that ends by itself is known to end.
+func TestExplainAPauseThatEnds(t *testing.T) {
+	s := serve(t, nil)
+	s.at(noon)
+	s.put(t, billing, spec("*/5 * * * *"))
+	s.at(minute(6))
+	_, err := s.jobs.PauseJob(t.Context(), &leaderdv1.PauseJobRequest{Name: billing, Until: timestamppb.New(minute(16))})
+	require.NoError(t, err)
+	require.Equal(t, leaderdv1.Slot_ANSWER_PAUSED, s.explain(t, minute(15)).GetSlot().GetAnswer())
+	require.Equal(t, leaderdv1.Slot_ANSWER_PLANNED, s.explain(t, minute(20)).GetSlot().GetAnswer())
+	require.Equal(t, []string{
+		"12:05:00 x1 v1 open", "12:10:00-12:15:00 x2 v2 paused by v2 anonymous ()", "12:20:00 x1 v2 planned",
+	}, s.ledger(t, noon, minute(25), 10))
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/leaderd/leaderd/planner"
 	"github.com/leaderd/leaderd/planner/schedule"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	"github.com/leaderd/leaderd/state"
 )
 
 // Explanation says what an instant is to a job.
@@ -87,7 +88,27 @@ func answers(s *Span, t time.Time) []ScheduleAnswer {
 		if err != nil {
 			continue
 		}
+		if miss, outside := window(&s.Version.Job.Spec, t); outside {
+			a.Due, a.Misses = false, append([]schedule.Miss{miss}, a.Misses...)
+		}
 		out = append(out, ScheduleAnswer{Text: text, Answer: a, Before: compiled.Prev(t.Add(-1)), After: compiled.Next(t)})
 	}
 	return out
+}
+
+// window tells whether an instant is outside of a job's window, which excludes it
+// whatever its schedules say.
+func window(spec *state.JobSpec, t time.Time) (miss schedule.Miss, outside bool) {
+	miss.Field = "window"
+	switch {
+	case !spec.Start.IsZero() && t.Before(spec.Start):
+		miss.Text = spec.Start.UTC().Format(time.RFC3339)
+		miss.Why = "the job's window begins at " + miss.Text
+	case !spec.End.IsZero() && !t.Before(spec.End):
+		miss.Text = spec.End.UTC().Format(time.RFC3339)
+		miss.Why = "the job's window ended at " + miss.Text
+	default:
+		return miss, false
+	}
+	return miss, true
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"fmt"
 	"time"
 
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
@@ -73,7 +74,11 @@ func List(in *Input, w Window) (entries []Entry, next time.Time) {
 			if i > 0 {
 				was = &in.Spans[i-1]
 			}
-			next = b.due(s, was, lo, hi)
+			var then *Span
+			if i+1 < len(in.Spans) {
+				then = &in.Spans[i+1]
+			}
+			next = b.due(s, was, then, lo, hi)
 		case KindPaused:
 			next = b.idle(s, leaderdv1.Slot_ANSWER_PAUSED, lo, hi)
 		case KindDeleted:
@@ -153,8 +158,8 @@ func (b *builder) record() (last time.Time) {
 }
 
 // due answers the slots in (lo, hi] of a span that owes them, and those that the
-// version before would have had.
-func (b *builder) due(s, was *Span, lo, hi time.Time) (next time.Time) {
+// version before would have had. then is the span after it, nil for none.
+func (b *builder) due(s, was, then *Span, lo, hi time.Time) (next time.Time) {
 	slot := limited(s.job.NextSlot(lo), hi)
 	lost, taken := time.Time{}, -1 // the slot that was edited away, and the entry of such
 	if was != nil && was.Kind == KindDue && !s.From.Before(b.w.Since) {
@@ -180,7 +185,7 @@ func (b *builder) due(s, was *Span, lo, hi time.Time) (next time.Time) {
 		case len(b.records) > 0 && b.records[0].first.Equal(cur):
 			through = b.record()
 		case cur.Equal(slot):
-			b.open(s, cur)
+			b.open(s, then, cur)
 		case taken >= 0:
 			b.entries[taken].Last = cur
 			b.entries[taken].Count++
@@ -208,14 +213,23 @@ func limited(slot, hi time.Time) time.Time {
 	return slot
 }
 
-// open answers a slot that is due and has no record.
-func (b *builder) open(s *Span, slot time.Time) {
+// open answers a slot that has no record.
+func (b *builder) open(s, then *Span, slot time.Time) {
 	e := Entry{Answer: leaderdv1.Slot_ANSWER_OPEN, First: slot, Last: slot, Count: 1, Generation: s.Version.Job.Generation}
+	due := s.job.Due(slot)
 	switch m := &b.in.Mark; {
-	case m.Revision != 0 && !slot.After(m.Instant) && s.Version.Job.Revision <= m.Jobs:
+	case then != nil && due.After(s.Until):
+		// Its jitter had it wait, and the version ended meanwhile.
+		e.Answer, e.By = ended(then), then
+	case !s.Expected && m.Revision != 0 && !due.After(m.Instant) && s.Version.Job.Revision <= m.Jobs:
 		e.Answer = leaderdv1.Slot_ANSWER_UNEXPLAINED
-	case slot.After(b.in.Now):
+	case due.After(b.in.Now):
 		e.Answer = leaderdv1.Slot_ANSWER_PLANNED
+		if bar, barred := s.job.Bar(slot); barred {
+			e.Detail = fmt.Sprintf("it will be %s:%s: %s", state.StateSkipped, bar.Reason, bar.Detail)
+		} else if !due.Equal(slot) {
+			e.Detail = fmt.Sprintf("its jitter has it start %s later", due.Sub(slot))
+		}
 	}
 	if n := len(b.entries) - 1; n >= 0 && e.Answer != leaderdv1.Slot_ANSWER_PLANNED {
 		if last := &b.entries[n]; last.Answer == e.Answer && last.Generation == e.Generation {
@@ -225,6 +239,20 @@ func (b *builder) open(s *Span, slot time.Time) {
 		}
 	}
 	b.entries = append(b.entries, e)
+}
+
+// ended is the answer to a slot that a span took away.
+func ended(by *Span) leaderdv1.Slot_Answer {
+	switch by.Kind {
+	case KindPaused:
+		return leaderdv1.Slot_ANSWER_PAUSED
+	case KindDeleted:
+		return leaderdv1.Slot_ANSWER_DELETED
+	case KindQuarantined:
+		return leaderdv1.Slot_ANSWER_QUARANTINED
+	case KindUnknown, KindDue:
+	}
+	return leaderdv1.Slot_ANSWER_SUPERSEDED
 }
 
 // idle answers the slots in (lo, hi] that a span would have had, but for those that

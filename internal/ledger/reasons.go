@@ -16,6 +16,8 @@ type Reason struct {
 func Reasons() []Reason {
 	return []Reason{
 		{state.ReasonOverlap, "an earlier run of the job was still live, and its overlap policy is skip", "Make the work shorter or the schedule wider, set a timeout, or let runs overlap."},
+		{state.ReasonCalendar, "a calendar of the job excludes it", "Nothing if that is meant; the detail names the calendar and the entry."},
+		{state.ReasonDST, "it stands for a local time that the clock left out, and the job skips those", "Nothing if that is meant; missingTime: shift runs it right after the gap."},
 		{state.ReasonPaused, "the job was paused after the slot was due, before it started", "Resume the job; slots of a pause are not caught up."},
 		{state.ReasonSuperseded, "the job was edited after the slot was due, before it started", "Nothing: the new version's slots count. Trigger a run if this one is needed."},
 		{state.ReasonDeleted, "the job was deleted before the run started", "Nothing, or put the job again."},

@@ -39,6 +39,9 @@ type Span struct {
 	// Broken is why it could not be planned.
 	Broken error
 
+	// Expected: the pause before it will end by itself, which is no version yet.
+	Expected bool
+
 	// job is what the version would be due at if nothing kept it from being due, and
 	// if it were in force for ever; nil where it could not be planned.
 	job *planner.Job
@@ -62,6 +65,15 @@ func Effective(v *state.JobVersion) time.Time {
 func Spans(versions []state.JobVersion) []Span {
 	var spans []Span
 	var until time.Time
+	if len(versions) > 0 && versions[0].Job.Paused && versions[0].Change != state.ChangeDelete {
+		if end := versions[0].Job.PausedUntil; !end.IsZero() {
+			resumed := slices.Clone(versions)
+			resumed[0].Job.Paused, resumed[0].Job.Effective = false, end
+			after := spanOf(resumed, end, time.Time{})
+			after.Expected = true
+			spans, until = append(spans, after), end
+		}
+	}
 	for i := range versions {
 		v := &versions[i]
 		from := Effective(v)

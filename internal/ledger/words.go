@@ -28,7 +28,11 @@ func (x *Explanation) Summary() string {
 	case leaderdv1.Slot_ANSWER_OPEN:
 		return "It is due and has not started. No verdict is stored yet: the leader plans it, or decides it once its deadline or a newer slot says so."
 	case leaderdv1.Slot_ANSWER_PLANNED:
-		return fmt.Sprintf("It will be due by version %d if nothing changes.", e.Generation)
+		out := fmt.Sprintf("It will be due by version %d if nothing changes", e.Generation)
+		if e.Detail != "" {
+			out += "; " + e.Detail
+		}
+		return out + "."
 	case leaderdv1.Slot_ANSWER_PAUSED:
 		return fmt.Sprintf("It did not count: the job was paused, %s. Slots of a pause are not caught up.", whose(&e.By.By))
 	case leaderdv1.Slot_ANSWER_SUPERSEDED:
@@ -37,7 +41,7 @@ func (x *Explanation) Summary() string {
 	case leaderdv1.Slot_ANSWER_DELETED:
 		return fmt.Sprintf("It did not count: the job was deleted, %s.", whose(&e.By.Version))
 	case leaderdv1.Slot_ANSWER_QUARANTINED:
-		return fmt.Sprintf("Not known: version %d cannot be planned and is due never: %s.", e.Generation, e.Detail)
+		return fmt.Sprintf("Not known: version %d cannot be planned and is due never: %v.", e.By.Version.Job.Generation, e.By.Broken)
 	case leaderdv1.Slot_ANSWER_UNKNOWN:
 		return fmt.Sprintf("Not known: of the job's versions the newest %d are kept, and they begin later.", state.MaxVersionsKept)
 	case leaderdv1.Slot_ANSWER_UNEXPLAINED, leaderdv1.Slot_ANSWER_UNSPECIFIED:

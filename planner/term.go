@@ -176,7 +176,7 @@ func (t *term) run(ctx context.Context) error {
 // was ended from outside.
 func (t *term) inVain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // ctx ended
 	}
 	return fmt.Errorf("take over: %w", err)
 }

@@ -51,7 +51,6 @@ func (b *Balancer) Rebuild(t *Table) {
 	}
 	b.fill(old, kept)
 	b.shed(kept)
-
 }
 
 // fill moves keys to nodes that joined and rank higher for them.

@@ -61,6 +61,11 @@ var spoilt = []struct {
 		_, cl, _ := m.find("b", 2)
 		cl.At = at(2.5)
 	}},
+	{"work before its claim, by the clock of the logs", history.Unclaimed, func(m *maker) {
+		_, cl, _ := m.find("b", 2)
+		cl.At = at(2.5)
+		m.OneClock, m.LogClock = false, true
+	}},
 	{"a success that no work wrote down", history.Silent, func(m *maker) {
 		m.Starts = keep(m.Starts, func(s history.Start) bool { return s.Run != id(2) || s.Job != "b" })
 	}},
@@ -107,6 +112,7 @@ var spoilt = []struct {
 	}},
 	{"a watermark that falls", history.Watermark, func(m *maker) { m.Marks[1].Instant, m.Marks[1].Revision = at(0.4), 13 }},
 	{"a watermark of an older term", history.Watermark, func(m *maker) { m.Marks[2].Term = 4 }},
+	{"a watermark of older jobs", history.Watermark, func(m *maker) { m.Marks[1].Jobs, m.Marks[2].Jobs = 41, 12 }},
 	{"a watermark that passed an undecided slot", history.Watermark, func(m *maker) {
 		slow := history.Version{Revision: 10, Effective: at(-100), Schedules: []string{"5 0 2 * * *"}}
 		m.Jobs["c"] = []history.Version{slow}
@@ -193,6 +199,11 @@ var spoilt = []struct {
 	{"work that ran side by side", history.Overlap, func(m *maker) {
 		_, _, s := m.find("a", 1)
 		s.Ended = at(2.5)
+	}},
+	{"work that ran side by side, by the clock of the logs", history.Overlap, func(m *maker) {
+		_, _, s := m.find("a", 1)
+		s.Ended = at(2.5)
+		m.OneClock, m.LogClock = false, true
 	}},
 	// Invariant 5.
 	{"a checkpoint that goes back", history.Backward, func(m *maker) { m.Checkpoints[2].Sequence = 39 }},

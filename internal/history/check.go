@@ -60,6 +60,8 @@ func (c *checker) unchecked(invariant int, job, format string, args ...any) {
 
 func (c *checker) has(s Sources) bool { return c.f.Sources&s == s }
 
+func (c *checker) logClock() bool { return c.f.OneClock || c.f.LogClock }
+
 func (c *checker) stale() time.Duration {
 	if c.f.Stale != 0 {
 		return c.f.Stale

@@ -149,7 +149,7 @@ func (c *checker) starts(j *job) {
 		if cl == nil {
 			continue
 		}
-		if c.f.OneClock && !cl.At.IsZero() && s.At.Before(cl.At) {
+		if c.logClock() && !cl.At.IsZero() && s.At.Before(cl.At) {
 			c.fail(Unclaimed, j.name, s.Run, "attempt %d started %s before its claim", s.Attempt, cl.At.Sub(s.At))
 		}
 		reg := c.owners[cl.Owner]

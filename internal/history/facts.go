@@ -38,7 +38,7 @@ const (
 )
 
 // Facts is what is known of a cluster's past. Times of different machines are
-// compared only where OneClock is set.
+// compared only where OneClock or LogClock is set.
 type Facts struct {
 	// From and To bound the due slots that must be accounted for, both included.
 	// To is at or before the watermark as it was when the runs were read, or
@@ -56,8 +56,12 @@ type Facts struct {
 	// Stale is how long after a change those who have not heard of it may act
 	// upon the version before; 0 means DefaultStale.
 	Stale time.Duration
-	// OneClock tells that all times but Start.Local are by one clock.
+	// OneClock tells that all times but Start.Local are by one clock, those in
+	// records of attempts too.
 	OneClock bool
+	// LogClock tells that the times in the logs are, whatever the executors' clocks
+	// show: those of Starts but for Local, Claims and Registrations.
+	LogClock bool
 	// KnowsOverrides tells that Run.Override is set wherever it should be. Without
 	// it runs without a slot may have been allowed to overlap.
 	KnowsOverrides bool
@@ -245,7 +249,8 @@ type Registration struct {
 type Mark struct {
 	Instant        time.Time
 	Revision, Term int64
-	// Jobs is the revision up to which versions of jobs are in it; 0: not known.
+	// Jobs is the revision up to which versions of jobs are in it, which does not
+	// fall either; 0: not known.
 	Jobs int64
 }
 

@@ -8,12 +8,14 @@ import (
 )
 
 // overlaps checks that runs of an exclusive job follow each other: by the store's
-// revisions, by attempts' times where there is one clock, and by what the work
+// revisions, and where there is one clock by attempts' times and by what the work
 // wrote down. Invariant 4.
 func (c *checker) overlaps(j *job) {
 	c.byRevision(j)
 	if c.f.OneClock {
 		c.byTime(j)
+	}
+	if c.logClock() {
 		c.byWork(j)
 	}
 }

@@ -226,6 +226,10 @@ func (c *checker) marks() {
 			c.fail(Watermark, "", "", "the watermark went back from %s to %s at revision %d",
 				was.Instant.Format(time.RFC3339Nano), is.Instant.Format(time.RFC3339Nano), is.Revision)
 		}
+		if is.Jobs != 0 && is.Jobs < was.Jobs {
+			c.fail(Watermark, "", "", "the watermark went back from the jobs of revision %d to those of revision %d, at revision %d",
+				was.Jobs, is.Jobs, is.Revision)
+		}
 		if is.Term < was.Term {
 			c.fail(Watermark, "", "", "term %d moved the watermark after term %d had, at revision %d", is.Term, was.Term, is.Revision)
 		}

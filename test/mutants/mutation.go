@@ -23,7 +23,7 @@ var scenarios = map[mutant.Guard]mutation{
 	mutant.Closed:     {test: "TestClaimBehindTheClosing"},
 	mutant.Conflicts:  {test: "TestClaimsThatMeet"},
 	mutant.ReadBack:   {test: "TestAnswerOfClaimIsLost", breaks: "6 lost"},
-	mutant.SlotTrust:  {test: "TestDistrustedClaimStartsNothing"},
+	mutant.SlotTrust:  {test: "TestDistrustedClaimStartsNothing", breaks: "7 outlived"},
 	mutant.OwnerGone:  {test: "TestLeaderBehindTakesNoRun"},
 	mutant.Checkpoint: {test: "TestLateCheckpoint", breaks: "5 backward"},
 	mutant.Hedge:      {test: "TestHedge", breaks: "9 late"},

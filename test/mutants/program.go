@@ -38,19 +38,17 @@ func build(ctx context.Context, root, dir string, repeats bool) (*program, error
 		return nil, err
 	}
 	p := &program{path: filepath.Join(dir, "sim.test"), dir: filepath.Join(root, "test", "sim"), repeats: repeats}
-	args := []string{"test", "-c", "-tags", tag, "-o", p.path}
+	args := []string{"test", "-c", "-o", p.path}
 	c := exec.CommandContext(ctx, "go")
 	if repeats {
-		goroot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
-		if err != nil {
-			return nil, fmt.Errorf("go env GOROOT: %w", err)
-		}
-		overlay, err := exact.Write(strings.TrimSpace(string(goroot)), filepath.Join(dir, "overlay"))
+		more, err := exact.BuildArgs(ctx, filepath.Join(dir, "overlay"), tag)
 		if err != nil {
 			return nil, err
 		}
-		args = append(args, "-overlay", overlay)
-		c.Env = append(os.Environ(), exact.BuildEnvironment)
+		args = append(args, more...)
+		c.Env = append(os.Environ(), exact.BuildVariable)
+	} else {
+		args = append(args, "-tags", tag)
 	}
 	c.Args = append(append(c.Args, args...), "./test/sim")
 	c.Dir = root
@@ -63,17 +61,17 @@ func build(ctx context.Context, root, dir string, repeats bool) (*program, error
 // seed runs one seed without a guard; empty: with all of them. ok is false where
 // the run failed, and out is what it said.
 func (p *program) seed(ctx context.Context, off mutant.Guard, seed uint64, length time.Duration) (out string, ok bool, err error) {
-	return p.run(ctx, off, seed, "TestRandom",
+	return p.run(ctx, off, "TestRandom",
 		"-fresh", "0", "-seed", fmt.Sprint(seed), "-seeds", "1", "-hours", fmt.Sprint(length.Hours()))
 }
 
 // test runs a scenario without a guard, as seed does.
 func (p *program) test(ctx context.Context, name string, off mutant.Guard) (out string, ok bool, err error) {
-	return p.run(ctx, off, 1, name)
+	return p.run(ctx, off, name)
 }
 
 // run runs a test. An error means that it could not be run.
-func (p *program) run(ctx context.Context, off mutant.Guard, seed uint64, test string, more ...string) (out string, ok bool, err error) {
+func (p *program) run(ctx context.Context, off mutant.Guard, test string, more ...string) (out string, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	shell := fmt.Sprintf(`ulimit -v %d && exec nice -n 10 "$0" "$@"`, memory)
@@ -82,7 +80,7 @@ func (p *program) run(ctx context.Context, off mutant.Guard, seed uint64, test s
 	c.Dir = p.dir
 	c.Env = os.Environ()
 	if p.repeats { // nothing else: the environment takes memory, and moves what comes after it
-		c.Env = append(exact.Environment(), fmt.Sprintf("%s=%d", exact.SeedVariable, seed))
+		c.Env = exact.Environment()
 	}
 	c.Env = append(c.Env, mutant.Env+"="+string(off))
 	said, err := c.CombinedOutput()

@@ -91,6 +91,7 @@ func (w *world) check(settled bool) []string {
 	if settled {
 		c.lag(cutoff, time.Now())
 		c.owners()
+		c.wrong = append(c.wrong, w.ghosts()...)
 	}
 	c.slots(cutoff)
 	c.judge(cutoff, settled)

@@ -80,7 +80,7 @@ func (w *world) control(name string) *control {
 		},
 	}, cfg)
 	require.NoError(w.t, err)
-	c.server = grpc.NewServer()
+	c.server = grpc.NewServer(grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window))
 	workerv1.RegisterLeaderServiceServer(c.server, planner.NewServer(c.planner))
 	listener := w.net.listen(h)
 	c.served.Go(func() { _ = c.server.Serve(listener) })
@@ -145,7 +145,7 @@ func (c *control) lead(ctx context.Context) error {
 	once, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	begun := time.Now()
-	lease, ttl, err := c.link.Grant(once, electionTTL)
+	lease, ttl, err := c.link.Grant(once, c.w.election)
 	if err != nil {
 		return err
 	}
@@ -187,6 +187,7 @@ func (c *control) lead(ctx context.Context) error {
 // turn waits until a candidate's key is the oldest. The error tells that it is gone.
 func (c *control) turn(ctx context.Context, key string) error {
 	for {
+		_, changed := c.w.leaders.Follow()
 		once, cancel := context.WithTimeout(ctx, time.Second)
 		res, err := c.link.Range(once, candidatesPrefix, strings.TrimSuffix(candidatesPrefix, "/")+"0", kv.RangeOptions{})
 		cancel()
@@ -197,6 +198,13 @@ func (c *control) turn(ctx context.Context, key string) error {
 			case !slices.ContainsFunc(res.KVs, func(k kv.KeyValue) bool { return k.Key == key }):
 				return errors.New("the candidate's key is gone")
 			}
+			// Until then it need not ask often.
+			again, cancel := context.WithTimeout(ctx, 2*time.Second)
+			select {
+			case <-changed:
+			case <-again.Done():
+			}
+			cancel()
 		}
 		if !sleep(ctx, 100*time.Millisecond) {
 			return context.Cause(ctx)

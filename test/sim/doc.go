@@ -17,7 +17,7 @@
 //	audit     every event of the store, with its instant, read behind all nodes' backs
 //	oracle    the slots that were due, by walking each stored version's schedules
 //	check     the invariants, as functions of history, audit and oracle alone
-//	chaos     a random run: acts drawn from a seed
+//	chaos     a random run: acts, and some of the configuration, drawn from a seed
 //
 // # What is not simulated
 //

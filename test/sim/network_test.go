@@ -140,6 +140,10 @@ func (address) Network() string { return "sim" }
 // String implements net.Addr.
 func (a address) String() string { return string(a) }
 
+// window is fixed: a connection that estimates what it needs asks after each message
+// how long that took.
+const window = 1 << 20
+
 // wire is one node's way to the others.
 type wire struct {
 	host *host
@@ -156,6 +160,7 @@ func newWire(h *host) *wire { return &wire{host: h, net: h.net} }
 func (w *wire) dial(to string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+to,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 		grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) { return w.connect(ctx, to) }))
 }
 

@@ -55,7 +55,7 @@ func (w *world) worker(name string, p place) *worker {
 	require.NoError(w.t, err)
 	x.executor, err = executor.New(journal{x.store, w.history}, w.leaders, x, x.wire.dial, executor.Config{
 		Node:       state.Node{Name: name, Executor: true, Labels: p.labels, Capacity: p.capacity, Started: h.wall()},
-		TTL:        registrationTTL,
+		TTL:        w.registration,
 		DrainGrace: p.grace,
 		KillGrace:  time.Second,
 		Wall:       h.wall,

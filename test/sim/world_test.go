@@ -8,7 +8,6 @@ import (
 	"hash/fnv"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -29,14 +28,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(exact.SeedVariable) != "" {
+	if exact.On {
 		exact.MakeThreads()
 	}
 	goleak.VerifyTestMain(m)
 }
 
 const (
-	// electionTTL is the leader's lease, registrationTTL an executor's.
+	// electionTTL is the leader's lease, registrationTTL an executor's, where a test
+	// does not say otherwise.
 	electionTTL     = 5 * time.Second
 	registrationTTL = 4 * time.Second
 )
@@ -57,7 +57,9 @@ type world struct {
 	log     *journalLog
 	level   hclog.Level
 	plan    planner.Config
-	late    background
+	// election and registration are the TTLs of leases.
+	election, registration time.Duration
+	late                   background
 	// hosts are the nodes' hosts by name; a clock outlives its node. skewed is the
 	// greatest error of a clock so far.
 	hosts  map[string]*host
@@ -106,6 +108,7 @@ func newWorld(t *testing.T) *world {
 		hosts:    map[string]*host{},
 		late:     background{ctx: ctx},
 		client:   &host{name: "client"},
+		election: electionTTL, registration: registrationTTL,
 	}
 	var err error
 	w.api, err = store.New(w.mem, store.Config{})

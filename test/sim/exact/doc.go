@@ -9,9 +9,9 @@
 // bubble run one at a time, in virtual time. What then differs between two runs
 // of one seed, and what is done about it:
 //
-//	random numbers: math/rand/v2's global functions, hash seeds,   one generator for the bubble,
-//	the order of maps, select cases and simultaneous timers        begun from SeedVariable
-//	hash functions, which order large maps                         the runtime's seed is fixed
+//	random numbers: math/rand/v2's global functions, the order     one generator for the bubble,
+//	of maps, select cases and simultaneous timers                  begun by Begin
+//	hash functions and seeds of maps, which order large maps       fixed
 //	addresses, which order large maps with pointers as keys        contexts end their children in order;
 //	                                                               GOEXPERIMENT=norandomizedheapbase64
 //	preemption of a goroutine after 10 ms of real time             there is none
@@ -20,12 +20,19 @@
 //	a mutex that starves after 1 ms of real time                   virtual time
 //	garbage collection at a rate of real time                      GOGC=off; the run collects at
 //	                                                               instants of virtual time, and all at once
+//	memory that is given back in the background                    none is
 //
 // Addresses are not the same in every run: threads come and go by real time, and
 // take memory. So what is simulated must not go through a map of more than eight
 // pointers in its own order. Where that still happens, in a library perhaps, two
 // runs of one seed part at some point; the simulation's digest tells.
 //
-// Everything else is left as it is. Without the overlay the simulation does the
-// same, but a seed then fixes the faults only, not how goroutines interleave.
+// A process may run many bubbles, one after the other: each begins with the same
+// numbers and the same counter, and Begin gives it its own. What the first of them
+// does once for all, such as filling a pool, is no part of what is drawn.
+//
+// Everything else is left as it is, but for two things that save time: goroutines
+// begin with a larger stack, and stacks do not shrink. Without the tag "exact" and
+// the overlay the simulation does the same, but a seed then fixes the faults only,
+// not how goroutines interleave.
 package exact

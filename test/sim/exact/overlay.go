@@ -1,50 +1,60 @@
 package exact
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 )
 
-// SeedVariable is the environment variable from whose text the bubbles of a
-// process draw. All bubbles of a process begin with the same numbers.
-const SeedVariable = "LEADERD_SIM_SEED"
-
-// Environment are the variables that a process needs beside SeedVariable, and
-// its build too. A run that takes more memory than almost all do may not repeat.
+// Environment are the variables that an exact program needs when it runs, and
+// nothing else: the environment takes memory, and moves what comes after it. A run
+// that takes more memory than almost all do may not repeat.
 func Environment() []string {
-	return []string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=1GiB", "GODEBUG=asyncpreemptoff=1,gcstoptheworld=2", BuildEnvironment}
+	return []string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=1GiB", "GODEBUG=asyncpreemptoff=1,gcstoptheworld=2,gcshrinkstackoff=1", BuildVariable}
 }
 
-// BuildEnvironment is what the build of an exact program needs.
-const BuildEnvironment = "GOEXPERIMENT=norandomizedheapbase64"
+// BuildVariable is the environment variable that go build and go test need, beside
+// the arguments of BuildArgs.
+const BuildVariable = "GOEXPERIMENT=norandomizedheapbase64"
 
 // change replaces one piece of a file of the standard library, which must be
-// there once.
-type change struct{ file, from, to string }
+// there the given number of times.
+type change struct {
+	file, from, to string
+	times          int
+}
 
 var changes = []change{
 	// Random numbers.
-	{"runtime/rand.go", "	globalRand.state.Init(*seed)\n", "	*seed = [32]byte{1}\n	globalRand.state.Init(*seed)\n"},
-	{"runtime/rand.go", "	mp := getg().m\n	c := &mp.chacha8\n", "	if getg().bubble != nil {\n		return simRand()\n	}\n	mp := getg().m\n	c := &mp.chacha8\n"},
-	{"runtime/rand.go", "// rand32 is uint32(rand())", generator + "// rand32 is uint32(rand())"},
-	{"runtime/synctest.go", "	bubble.now = synctestBaseTime\n", "	bubble.now = synctestBaseTime\n	simBegin()\n"},
-	{"runtime/select.go", "cheaprandn(uint32(norder + 1))", "randn(uint32(norder + 1))"},
-	{"runtime/time.go", "t.rand = cheaprand()", "t.rand = rand32()"},
-	{"runtime/sema.go", "s.ticket = cheaprand() | 1", "s.ticket = rand32() | 1"},
+	{"runtime/rand.go", "	globalRand.state.Init(*seed)\n", "	*seed = [32]byte{1}\n	globalRand.state.Init(*seed)\n", 1},
+	{"runtime/rand.go", "	mp := getg().m\n	c := &mp.chacha8\n", "	if getg().bubble != nil {\n		return simRand()\n	}\n	mp := getg().m\n	c := &mp.chacha8\n", 1},
+	{"runtime/rand.go", "// rand32 is uint32(rand())", generator + "// rand32 is uint32(rand())", 1},
+	{"runtime/synctest.go", "	bubble.now = synctestBaseTime\n", "	bubble.now = synctestBaseTime\n	simBegin()\n", 1},
+	{"internal/runtime/maps/map.go", "m.seed = uintptr(rand())", "m.seed = 0x9e3779b97f4a7c15", 4},
+	{"internal/sync/hashtriemap.go", "ht.seed = uintptr(runtime_rand())", "ht.seed = 0x9e3779b97f4a7c15", 1},
+	{"runtime/select.go", "cheaprandn(uint32(norder + 1))", "randn(uint32(norder + 1))", 1},
+	{"runtime/time.go", "t.rand = cheaprand()", "t.rand = rand32()", 1},
+	{"runtime/sema.go", "s.ticket = cheaprand() | 1", "s.ticket = rand32() | 1", 1},
 	// The scheduler.
-	{"runtime/proc.go", "	gp := mp.curg\n	if gp == nil || gp == mp.g0 {\n		return false\n	}\n	if readgstatus(gp)&^_Gscan == _Gsyscall {\n", "	gp := mp.curg\n	if gp == nil || gp == mp.g0 || gp.bubble != nil {\n		return false\n	}\n	if readgstatus(gp)&^_Gscan == _Gsyscall {\n"},
-	{"runtime/proc.go", "	if !inheritTime {\n		mp.p.ptr().schedtick++\n", "	if !inheritTime && gp.bubble != nil {\n		mp.p.ptr().schedtick++\n"},
+	{"runtime/proc.go", "	gp := mp.curg\n	if gp == nil || gp == mp.g0 {\n		return false\n	}\n	if readgstatus(gp)&^_Gscan == _Gsyscall {\n", "	gp := mp.curg\n	if gp == nil || gp == mp.g0 || gp.bubble != nil {\n		return false\n	}\n	if readgstatus(gp)&^_Gscan == _Gsyscall {\n", 1},
+	{"runtime/proc.go", "	if !inheritTime {\n		mp.p.ptr().schedtick++\n", "	if !inheritTime && gp.bubble != nil {\n		mp.p.ptr().schedtick++\n", 1},
+	// Speed. Memory is not given back, for the first touch of a page is dear, and
+	// goroutines begin with the stack that most of them need.
+	{"runtime/mgcscavenge.go", "	assertWorldStoppedOrLockHeld(&mheap_.lock)\n\n	// As described", "	assertWorldStoppedOrLockHeld(&mheap_.lock)\n	scavenge.gcPercentGoal.Store(^uint64(0))\n	scavenge.memoryLimitGoal.Store(^uint64(0))\n	if lastHeapGoal <= ^uint64(0) {\n		return\n	}\n\n	// As described", 1},
+	{"runtime/stack.go", "var startingStackSize uint32 = fixedStack\n", "var startingStackSize uint32 = 8 * fixedStack\n", 1},
+	{"runtime/stack.go", "		startingStackSize = fixedStack\n", "		startingStackSize = 8 * fixedStack\n", 1},
 	// Contexts.
-	{"context/context.go", "	children map[canceler]struct{}", "	children map[canceler]uint64"},
-	{"context/context.go", "make(map[canceler]struct{})", "make(map[canceler]uint64)"},
-	{"context/context.go", "p.children[child] = struct{}{}", "simChildren++\n			p.children[child] = simChildren"},
-	{"context/context.go", "range c.children {", "range simInOrder(c.children) {"},
-	{"context/context.go", "// A cancelCtx can be canceled. ", inOrder + "// A cancelCtx can be canceled. "},
+	{"context/context.go", "	children map[canceler]struct{}", "	children map[canceler]uint64", 1},
+	{"context/context.go", "make(map[canceler]struct{})", "make(map[canceler]uint64)", 1},
+	{"context/context.go", "p.children[child] = struct{}{}", "simChildren++\n			p.children[child] = simChildren", 1},
+	{"context/context.go", "range c.children {", "range simInOrder(c.children) {", 1},
+	{"context/context.go", "// A cancelCtx can be canceled. ", inOrder + "// A cancelCtx can be canceled. ", 1},
 	// Mutexes.
-	{"runtime/sema.go", "func internal_sync_nanotime() int64 {\n", "func internal_sync_nanotime() int64 {\n	if bubble := getg().bubble; bubble != nil {\n		return bubble.now\n	}\n"},
+	{"runtime/sema.go", "func internal_sync_nanotime() int64 {\n", "func internal_sync_nanotime() int64 {\n	if bubble := getg().bubble; bubble != nil {\n		return bubble.now\n	}\n", 1},
 }
 
 // generator is SplitMix64. The goroutines of a bubble share it; with one P no
@@ -52,14 +62,16 @@ var changes = []change{
 const generator = `// simState is the state of the bubble's random numbers.
 var simState uint64
 
-// simBegin begins the bubble's random numbers anew.
+// simBegin begins the bubble's random numbers anew, and the scheduler's counter.
 func simBegin() {
-	simState = 14695981039346656037
-	text := gogetenv("` + SeedVariable + `")
-	for i := 0; i < len(text); i++ {
-		simState = (simState ^ uint64(text[i])) * 1099511628211
-	}
+	simState = 0
+	getg().m.p.ptr().schedtick = 0
 }
+
+// simSeed is exact.Begin.
+//
+//go:linkname simSeed
+func simSeed(seed uint64) { simState = seed * 0xd1342543de82ef95 }
 
 //go:nosplit
 func simRand() uint64 {
@@ -97,6 +109,20 @@ func simInOrder(children map[canceler]uint64) func(func(canceler) bool) {
 
 `
 
+// BuildArgs are the arguments of go build and go test for an exact program, with
+// more build tags where they are given. They write the overlay into dir.
+func BuildArgs(ctx context.Context, dir string, tags ...string) ([]string, error) {
+	goroot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env GOROOT: %w", err)
+	}
+	overlay, err := Write(strings.TrimSpace(string(goroot)), dir)
+	if err != nil {
+		return nil, err
+	}
+	return []string{"-overlay", overlay, "-tags", strings.Join(append(tags, "exact"), ",")}, nil
+}
+
 // Write writes the overlay for the Go tree at goroot into the directory dir, and
 // answers the file that go build -overlay takes. It fails where the
 // library's source is not what the changes were written for.
@@ -112,10 +138,10 @@ func Write(goroot, dir string) (string, error) {
 			}
 			text = string(data)
 		}
-		if n := strings.Count(text, c.from); n != 1 {
-			return "", fmt.Errorf("overlay the library: %s has %d times what is to be replaced, not once: %q", path, n, c.from)
+		if n := strings.Count(text, c.from); n != c.times {
+			return "", fmt.Errorf("overlay the library: %s has %d times what is to be replaced, not %d times: %q", path, n, c.times, c.from)
 		}
-		texts[path] = strings.Replace(text, c.from, c.to, 1)
+		texts[path] = strings.ReplaceAll(text, c.from, c.to)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("overlay the library: %w", err)

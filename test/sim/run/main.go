@@ -1,7 +1,8 @@
-// Run runs many seeds of the simulation, each in a process of its own that
-// repeats exactly (see package exact), and says which of them broke an invariant
-// and how to repeat those. It is what `make sim` calls, from the repository's
-// root.
+// Run runs many seeds of the simulation (see packages sim and exact), says how far
+// it is, and stops at the first seed that breaks an invariant, which it shrinks and
+// whose command it prints. Seeds that held are written to a file as they end: a run
+// that was stopped goes on from there when it is started again. It is what
+// `make sim` calls, from the repository's root.
 package main
 
 import (
@@ -9,17 +10,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
-
-	"github.com/leaderd/leaderd/test/sim/exact"
 )
 
 type options struct {
@@ -28,9 +25,11 @@ type options struct {
 	hours     float64
 	jobs      int
 	without   string
-	processes int
-	shrink    bool
 	wild      bool
+	processes int
+	batch     int
+	shrink    bool
+	again     bool
 	dir       string
 	limit     time.Duration
 }
@@ -42,10 +41,12 @@ func main() {
 	flag.Float64Var(&o.hours, "hours", 1, "virtual hours of each seed")
 	flag.IntVar(&o.jobs, "jobs", 6, "how many jobs at a time")
 	flag.StringVar(&o.without, "without", "", "kinds of faults and changes to leave out, separated by commas")
-	flag.IntVar(&o.processes, "processes", runtime.NumCPU(), "how many seeds run at a time")
 	flag.BoolVar(&o.wild, "wild", false, "clocks that are wrong by minutes, not by seconds")
+	flag.IntVar(&o.processes, "processes", runtime.NumCPU(), "how many processes run seeds at a time")
+	flag.IntVar(&o.batch, "batch", 20, "how many seeds a process runs, one after the other")
 	flag.BoolVar(&o.shrink, "shrink", true, "look for a smaller run that fails too")
-	flag.StringVar(&o.dir, "dir", filepath.Join(".cache", "sim"), "where the program is built, and traces of failed seeds are left")
+	flag.BoolVar(&o.again, "again", false, "also run seeds that an earlier run of the same program finished")
+	flag.StringVar(&o.dir, "dir", filepath.Join(".cache", "sim"), "where the program is built, and finished seeds and traces of failed ones are left")
 	flag.DurationVar(&o.limit, "limit", 15*time.Minute, "how long a seed may take; one that takes longer failed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -61,250 +62,188 @@ func run(ctx context.Context, o options) error {
 	if o.first == 0 {
 		o.first = uint64(time.Now().UnixMilli())
 	}
-	program, err := build(ctx, o.dir)
+	if o.seeds == 1 {
+		o.again = true // somebody wants to see it
+	}
+	p, err := build(ctx, o.dir)
 	if err != nil {
 		return err
 	}
-	r := &runner{options: o, program: program, begun: time.Now()}
-	fmt.Printf("%d seeds from %d, %g virtual hours each, %d at a time\n", o.seeds, o.first, o.hours, o.processes)
-	seeds := make(chan uint64)
-	var workers sync.WaitGroup
-	for range o.processes {
-		workers.Go(func() {
-			for seed := range seeds {
-				r.one(ctx, seed)
-			}
-		})
+	r := &runner{options: o, program: p, out: os.Stdout, begun: time.Now(), digests: map[uint64]string{}}
+	if r.finished, err = openFinished(o.dir, p.sum, r.attempt(0)); err != nil {
+		return err
 	}
-feed:
-	for i := range o.seeds {
-		select {
-		case seeds <- o.first + uint64(i):
-		case <-ctx.Done():
-			break feed
-		}
-	}
-	close(seeds)
-	workers.Wait()
-	r.tell()
-	r.repeat(ctx)
-	for _, seed := range r.failed {
-		if ctx.Err() == nil && o.shrink {
-			r.shrink(ctx, seed)
-		}
-	}
-	switch {
-	case ctx.Err() != nil:
-		return errors.New("interrupted")
-	case len(r.failed) > 0:
-		return fmt.Errorf("%d of %d seeds broke an invariant", len(r.failed), r.done)
-	}
-	return nil
-}
-
-// build builds the simulation with the exact runtime and answers the program.
-func build(ctx context.Context, dir string) (string, error) {
-	goroot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
-	if err != nil {
-		return "", fmt.Errorf("go env GOROOT: %w", err)
-	}
-	dir, err = filepath.Abs(dir)
-	if err != nil {
-		return "", err
-	}
-	overlay, err := exact.Write(strings.TrimSpace(string(goroot)), filepath.Join(dir, "overlay"))
-	if err != nil {
-		return "", err
-	}
-	program := filepath.Join(dir, "sim.test")
-	c := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-o", program, "./test/sim")
-	c.Env = append(os.Environ(), exact.BuildEnvironment)
-	c.Stdout, c.Stderr = os.Stdout, os.Stderr
-	if err := c.Run(); err != nil {
-		return "", fmt.Errorf("build the simulation: %w", err)
-	}
-	return program, nil
+	defer r.finished.close()
+	return r.run(ctx)
 }
 
 // runner runs seeds. Its methods may be called concurrently.
 type runner struct {
 	options
 
-	program string
-	begun   time.Time
+	program  *program
+	out      io.Writer
+	finished *finished
+	begun    time.Time
 
-	mu     sync.Mutex
-	done   int
-	failed []uint64
-	told   time.Time
+	mu      sync.Mutex
+	held    int
+	digests map[uint64]string
+	failed  *failure
+	told    time.Time
 }
 
-// attempt is one run of a seed.
-type attempt struct {
+// failure is the first seed that failed.
+type failure struct {
+	attempt attempt // as it was run: perhaps behind others in one process
 	seed    uint64
-	hours   float64
-	jobs    int
-	without string
-	wild    bool
+	out     string
 }
 
-func (a *attempt) args() []string {
-	args := []string{
-		"-test.run", "^TestRandom$", "-test.v", "-test.timeout", "0", "-seed", fmt.Sprint(a.seed), "-seeds", "1",
-		"-hours", fmt.Sprint(a.hours), "-jobs", fmt.Sprint(a.jobs),
-	}
-	if a.without != "" {
-		args = append(args, "-without", a.without)
-	}
-	if a.wild {
-		args = append(args, "-wild")
-	}
-	return args
+func (r *runner) attempt(seed uint64) attempt {
+	return attempt{seed, 1, r.hours, r.jobs, r.without, r.wild}
 }
 
-// String is the command that repeats the run.
-func (a *attempt) String() string {
-	s := fmt.Sprintf("make sim SEEDS=1 SEED=%d HOURS=%g JOBS=%d", a.seed, a.hours, a.jobs)
-	if a.without != "" {
-		s += " WITHOUT=" + a.without
+// batches are the seeds that are to be run, cut into pieces for a process each.
+func (r *runner) batches() (all []attempt, seeds int) {
+	for i := range r.seeds {
+		seed := r.first + uint64(i)
+		if !r.again && r.finished.has(seed) {
+			continue
+		}
+		seeds++
+		if n := len(all) - 1; n >= 0 && all[n].seed+uint64(all[n].seeds) == seed && all[n].seeds < r.batch {
+			all[n].seeds++
+			continue
+		}
+		all = append(all, r.attempt(seed))
 	}
-	if a.wild {
-		s += " WILD=true"
-	}
-	return s
+	return all, seeds
 }
 
-// try runs a seed and answers what it said, and whether it held.
-func (r *runner) try(ctx context.Context, a attempt) (string, bool) {
-	ctx, cancel := context.WithTimeout(ctx, r.limit)
-	defer cancel()
-	c := exec.CommandContext(ctx, r.program, a.args()...)
-	c.Cancel = func() error { return c.Process.Signal(syscall.SIGQUIT) } // which shows what it does
-	c.WaitDelay = 10 * time.Second
-	// Nothing else: the environment takes memory, and moves what comes after it.
-	c.Env = append(exact.Environment(), fmt.Sprintf("%s=%d", exact.SeedVariable, a.seed))
-	out, err := c.CombinedOutput()
-	return string(out), err == nil
-}
-
-func (r *runner) one(ctx context.Context, seed uint64) {
-	a := attempt{seed, r.hours, r.jobs, r.without, r.wild}
-	out, ok := r.try(ctx, a)
+func (r *runner) run(ctx context.Context) error {
+	batches, seeds := r.batches()
+	fmt.Fprintf(r.out, "%d seeds from %d, %g virtual hours each, in %d processes; %d were finished before\n",
+		r.seeds, r.first, r.hours, r.processes, r.seeds-seeds)
+	r.seeds = seeds
+	work, stop := context.WithCancel(ctx)
+	defer stop()
+	queue := make(chan attempt)
+	var workers sync.WaitGroup
+	for range max(r.processes, 1) {
+		workers.Go(func() {
+			for a := range queue {
+				if r.batchOf(work, a); r.failure() != nil {
+					stop()
+				}
+			}
+		})
+	}
+feed:
+	for _, a := range batches {
+		select {
+		case queue <- a:
+		case <-work.Done():
+			break feed
+		}
+	}
+	close(queue)
+	workers.Wait()
+	r.tell()
+	if f := r.failure(); f != nil {
+		r.report(ctx, f)
+		return fmt.Errorf("seed %d broke an invariant", f.seed)
+	}
 	if ctx.Err() != nil {
+		return errors.New("interrupted; the same command goes on from here")
+	}
+	if seeds > 0 {
+		r.repeat(ctx, batches[0].seed)
+	}
+	return nil
+}
+
+func (r *runner) failure() *failure {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+// batchOf runs some seeds in one process.
+func (r *runner) batchOf(ctx context.Context, a attempt) {
+	next := a.seed
+	out, ok := r.program.try(ctx, a, r.limit, func(h heldSeed) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		next = h.seed + 1
+		r.held++
+		r.digests[h.seed] = h.digest
+		if err := r.finished.add(h); err != nil {
+			fmt.Fprintln(os.Stderr, "sim:", err)
+		}
+		if time.Since(r.told) > 10*time.Second {
+			r.told = time.Now()
+			r.tellHeld()
+		}
+	})
+	if ok || ctx.Err() != nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.done++
-	if !ok {
-		r.failed = append(r.failed, seed)
-		trace := filepath.Join(r.dir, fmt.Sprintf("seed-%d.log", seed))
-		if err := os.WriteFile(trace, []byte(out), 0o600); err != nil {
-			fmt.Fprintln(os.Stderr, "sim:", err)
-		}
-		fmt.Printf("seed %d FAILED (%s)\n%s  %s\n", seed, trace, complaint(out), &a)
-	} else if r.seeds == 1 {
-		for line := range strings.Lines(out) {
-			if strings.Contains(line, "digest") {
-				fmt.Print(line)
-			}
-		}
-	}
-	if time.Since(r.told) > 10*time.Second {
-		r.told = time.Now()
-		r.tell()
+	if r.failed == nil {
+		a.seeds = int(next-a.seed) + 1
+		r.failed = &failure{a, next, out}
 	}
 }
 
-// repeat runs the first seed twice more, and tells whether both did the same.
-func (r *runner) repeat(ctx context.Context) {
-	a := attempt{r.first, r.hours, r.jobs, r.without, r.wild}
-	first, _ := r.try(ctx, a)
-	second, _ := r.try(ctx, a)
+// report tells of a failed seed, and of a smaller run that fails too.
+func (r *runner) report(ctx context.Context, f *failure) {
+	trace := filepath.Join(r.dir, fmt.Sprintf("seed-%d.log", f.seed))
+	if err := os.WriteFile(trace, []byte(f.out), 0o600); err != nil {
+		fmt.Fprintln(os.Stderr, "sim:", err)
+	}
+	fmt.Fprintf(r.out, "seed %d FAILED (%s)\n%s", f.seed, trace, complaint(f.out))
+	alone := r.attempt(f.seed)
+	fails := func(a attempt) bool {
+		_, ok := r.program.try(ctx, a, r.limit, nil)
+		return !ok && ctx.Err() == nil
+	}
+	if f.attempt.seeds > 1 && !fails(alone) {
+		fmt.Fprintf(r.out, "  it holds in a process of its own; to repeat it: %s\n", &f.attempt)
+		return
+	}
+	fmt.Fprintf(r.out, "  %s\n", &alone)
+	if !r.shrink || ctx.Err() != nil {
+		return
+	}
+	budget := time.Now().Add(2*time.Minute + time.Duration(20*r.hours)*time.Second)
+	small := shrink(alone, func(a attempt) bool { return time.Now().Before(budget) && fails(a) })
+	fmt.Fprintf(r.out, "seed %d, smaller:  %s\n", f.seed, &small)
+}
+
+// repeat runs a seed again, alone, and tells whether it did the same.
+func (r *runner) repeat(ctx context.Context, seed uint64) {
+	was, is := r.digests[seed], ""
+	r.program.try(ctx, r.attempt(seed), r.limit, func(h heldSeed) { is = h.digest })
 	switch {
 	case ctx.Err() != nil:
-	case digest(first) == "" || digest(first) != digest(second):
-		fmt.Printf("seed %d did not repeat exactly: digest %s, then %s\n", r.first, digest(first), digest(second))
+	case was == "" || was != is:
+		fmt.Fprintf(r.out, "seed %d did not repeat exactly: digest %s, then %s\n", seed, was, is)
 	default:
-		fmt.Printf("seed %d repeats exactly: digest %s\n", r.first, digest(first))
+		fmt.Fprintf(r.out, "seed %d repeats exactly: digest %s\n", seed, is)
 	}
-}
-
-// digest is the part of a run's output that tells it from others.
-func digest(out string) string {
-	_, after, _ := strings.Cut(out, "digest ")
-	word, _, _ := strings.Cut(after, "\n")
-	return word
 }
 
 // tell tells how far it is.
 func (r *runner) tell() {
-	hours, took := float64(r.done)*r.hours, time.Since(r.begun)
-	fmt.Printf("%d of %d seeds, %d failed, %.1f virtual hours in %s: %.2f virtual hours a second\n",
-		r.done, r.seeds, len(r.failed), hours, took.Round(time.Second), hours/took.Seconds())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tellHeld()
 }
 
-// complaint is the part of a failed run's output that says what was wrong.
-func complaint(out string) string {
-	const limit = 30
-	var b strings.Builder
-	n := 0
-	for line := range strings.Lines(out) {
-		if strings.Contains(line, "log of the cluster") {
-			break
-		}
-		if strings.Contains(line, "=== RUN") {
-			continue
-		}
-		if n++; n <= limit {
-			b.WriteString("  " + line)
-		}
-	}
-	return b.String()
-}
-
-// shrink looks for a smaller run of a seed that fails too: shorter, with fewer
-// jobs, without kinds of faults. Each of them is another run, since its draws
-// differ; what is left is what such a failure takes.
-func (r *runner) shrink(ctx context.Context, seed uint64) {
-	best := attempt{seed, r.hours, r.jobs, r.without, r.wild}
-	budget := time.Now().Add(2*time.Minute + time.Duration(20*r.hours)*time.Second)
-	better := func(a attempt) bool {
-		if ctx.Err() != nil || time.Now().After(budget) {
-			return false
-		}
-		if _, ok := r.try(ctx, a); ok || ctx.Err() != nil {
-			return false
-		}
-		best = a
-		return true
-	}
-	for a := best; a.hours > 0.05; {
-		if a.hours /= 2; !better(a) {
-			break
-		}
-	}
-	for a := best; a.jobs > 1; {
-		if a.jobs = (a.jobs + 1) / 2; !better(a) {
-			break
-		}
-	}
-	for _, kind := range kinds {
-		a := best
-		if a.without != "" {
-			a.without += ","
-		}
-		a.without += kind
-		if !strings.Contains(","+best.without+",", ","+kind+",") {
-			better(a)
-		}
-	}
-	fmt.Printf("seed %d, smaller:  %s\n", seed, &best)
-}
-
-// kinds are what can be left out. The simulation refuses one that it does not
-// know.
-var kinds = []string{
-	"clock", "pause", "split", "oneway", "away", "outage", "flaky", "latency", "reset", "lease", "compact",
-	"crash", "leave", "join", "trigger", "edit", "halt", "resume", "delete", "work",
+func (r *runner) tellHeld() {
+	hours, took := float64(r.held)*r.hours, time.Since(r.begun)
+	fmt.Fprintf(r.out, "%d of %d seeds held, %.1f virtual hours in %s: %.2f virtual hours a second\n",
+		r.held, r.seeds, hours, took.Round(time.Second), hours/took.Seconds())
 }

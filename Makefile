@@ -121,6 +121,21 @@ ci: ## All that a change must pass
 	$(MAKE) vet
 	$(MAKE) test
 
+# Programs that tests of the chart run, and what they keep between runs.
+KUBERNETES_TOOLS := $(TOOLS)/kubernetes
+KUBERNETES_CACHE := .cache/kubernetes
+
+# The flags are those of the tools, so that both use the same compiled packages.
+kubernetes_test = KUBERNETES_TOOLS='$(CURDIR)/$(KUBERNETES_TOOLS)' KUBERNETES_CACHE='$(CURDIR)/$(KUBERNETES_CACHE)' \
+  CGO_ENABLED=0 $(GO) -C test/kubernetes test -trimpath -count 1
+
+.PHONY: test-kubernetes
+test-kubernetes: $(KUBERNETES_TOOLS)/helm $(KUBERNETES_TOOLS)/kubeconform ## Test the image's builder and the Helm chart, with Helm and the APIs of many versions
+	$(GO) -C deploy vet ./...
+	$(GO) -C deploy test -trimpath ./...
+	CGO_ENABLED=0 $(GO) -C test/kubernetes vet ./...
+	$(kubernetes_test) ./...
+
 ##@ Change
 
 .PHONY: fmt
@@ -144,6 +159,14 @@ generated: $(TOOLS)/buf $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc
 	@rm -rf .cache/generated
 	$(BUF) generate --output .cache/generated
 
+.PHONY: generate-chart
+generate-chart: ## Make the chart's schema and README from its values.yaml
+	$(GO) -C deploy run ./chartgen helm/leaderd
+
+.PHONY: golden-chart
+golden-chart: $(KUBERNETES_TOOLS)/helm ## Write the chart's renders that the tests compare with
+	$(kubernetes_test) ./static -run '^TestGolden$$' -update
+
 .PHONY: tidy
 tidy: ## Bring go.mod in line with the imports
 	$(GO) mod tidy
@@ -166,6 +189,9 @@ $(TOOLS)/protoc-gen-go-grpc: tools/go.mod tools/go.sum
 
 $(TOOLS)/govulncheck: tools/go.mod tools/go.sum
 	$(call build_tool,golang.org/x/vuln/cmd/govulncheck)
+
+$(KUBERNETES_TOOLS)/%: test/kubernetes/tools/go.mod test/kubernetes/tools/go.sum
+	CGO_ENABLED=0 $(GO) -C test/kubernetes/tools build -trimpath -ldflags '-s -w' -o "$(CURDIR)/$(@D)/" tool
 
 # The generator comes from our own go.mod, so that generated code and the
 # protobuf runtime are always of one version.

@@ -108,7 +108,7 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 var (
 	called   = regexp.MustCompile(`^(?:\$ )?(?:bin/)?leaderd ((?:[a-z]+ ?)+)`)
 	longFlag = regexp.MustCompile(`(?:^|[ ([])--([a-z][a-z-]*)`)
-	foreign  = regexp.MustCompile(`etcdctl|etcdutl|--auto-compaction|--bump-revision|--mark-compacted`)
+	foreign  = regexp.MustCompile(`^(?:helm|kubectl|skopeo|docker) |apt-get|etcdctl|etcdutl|--auto-compaction|--bump-revision|--mark-compacted`)
 	variable = regexp.MustCompile(`\bLEADERD_[A-Z_]*[A-Z]`)
 )
 

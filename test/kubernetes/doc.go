@@ -1,0 +1,9 @@
+// Package kubernetes tests the Helm chart. Its tests are in a module of their own,
+// since they need what leaderd itself does not: Helm, Kubernetes' own rules of Pod
+// Security, and later Kubernetes.
+//
+//   - static: what can be told from the chart and its renders alone.
+//
+// `make test-kubernetes` builds the programs that they run, once for each version,
+// and tells the tests where they are.
+package kubernetes

@@ -61,24 +61,21 @@ func (v *value) one() (map[string]any, error) {
 
 // typeOf is the JSON type of a default.
 func typeOf(n *yaml.Node) (string, error) {
-	switch n.Kind {
-	case yaml.MappingNode:
+	switch n.ShortTag() {
+	case "!!map":
 		return "object", nil
-	case yaml.SequenceNode:
+	case "!!seq":
 		return "array", nil
-	case yaml.ScalarNode:
-		switch n.Tag {
-		case "!!str":
-			return "string", nil
-		case "!!int":
-			return "integer", nil
-		case "!!float":
-			return "number", nil
-		case "!!bool":
-			return "boolean", nil
-		case "!!null":
-			return "null", nil
-		}
+	case "!!str":
+		return "string", nil
+	case "!!int":
+		return "integer", nil
+	case "!!float":
+		return "number", nil
+	case "!!bool":
+		return "boolean", nil
+	case "!!null":
+		return "null", nil
 	}
-	return "", fmt.Errorf("a default of kind %d (%s) has no JSON type", n.Kind, n.Tag)
+	return "", fmt.Errorf("a default of type %s has no JSON type", n.ShortTag())
 }

@@ -127,7 +127,7 @@ func resources(file, dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, document := range strings.Split("\n"+string(content), "\n---") {
+	for document := range strings.SplitSeq("\n"+string(content), "\n---") {
 		var crd struct {
 			Kind string
 			Spec struct {

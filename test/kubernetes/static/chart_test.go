@@ -69,7 +69,7 @@ func render(t *testing.T, args ...string) objects {
 func parse(t *testing.T, rendered string) objects {
 	t.Helper()
 	var all objects
-	for _, document := range strings.Split("\n"+rendered, "\n---") {
+	for document := range strings.SplitSeq("\n"+rendered, "\n---") {
 		var object map[string]any
 		require.NoError(t, yaml.UnmarshalStrict([]byte(document), &object), document)
 		if object != nil {

@@ -3,6 +3,7 @@ package static
 import (
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,4 +26,34 @@ func TestDocumentedValues(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, rendered, 2)
+}
+
+// TestNotes: what an installation says fits what it made.
+func TestNotes(t *testing.T) {
+	notes := func(args ...string) string {
+		all := append([]string{"install", release, chart, "--namespace", namespace, "--dry-run=client"}, args...)
+		out, complaints, err := run(t, nil, "helm", all...)
+		require.NoError(t, err, complaints)
+		_, notes, ok := strings.Cut(out, "\nNOTES:\n")
+		require.True(t, ok)
+		return notes
+	}
+	text := notes()
+	for _, part := range []string{
+		"3 control pods, etcd inside the control pods.",
+		"helm test jobs --namespace batch --logs",
+		"kubectl exec --namespace batch jobs-leaderd-0 -- leaderd cluster status",
+		"kubectl port-forward --namespace batch service/jobs-leaderd 7400:7400",
+		`jobs-leaderd-client: "true"`,
+		"WARNING: tls.enabled is false",
+	} {
+		require.Contains(t, text, part)
+	}
+	require.NotContains(t, text, "WARNING: networkPolicy.enabled")
+	text = notes("--values", cases(t)["single"])
+	require.Contains(t, text, "1 control pod, ")
+	require.Contains(t, text, "WARNING: networkPolicy.enabled is false, so every pod of the cluster reaches port 7400, and port 7403")
+	text = notes("--values", cases(t)["external"])
+	require.Contains(t, text, "4 executor pods, etcd at https://etcd-0.etcd.example.com:2379, ")
+	require.NotContains(t, text, "WARNING")
 }

@@ -258,7 +258,14 @@ var limits = map[string]struct {
 	"MaxAttemptRecords": {"attempts kept in a record", state.MaxAttemptRecords},
 	"MaxSlotWindow":     {"window of a ledger or a simulation", state.MaxSlotWindow},
 	"MaxSimulatedSlots": {"slots that a simulation lists", state.MaxSimulatedSlots},
-	"MaxPause":          {"how far ahead a pause may end", state.MaxPause},
+	"MaxBackfillSlots":  {"slots of a backfill", state.MaxBackfillSlots},
+	"MaxBackfillWindow": {"window of a backfill", time.Duration(state.MaxBackfillWindow)},
+
+	"MaxBackfillConcurrency": {"runs of a backfill at a time", state.MaxBackfillConcurrency},
+	"MaxBackfillsActive":     {"backfills of a job that are under way", state.MaxBackfillsActive},
+	"MaxBackfillsKept":       {"ended backfills kept of a job", state.MaxBackfillsKept},
+
+	"MaxPause": {"how far ahead a pause may end", state.MaxPause},
 
 	"MaxPauseAfterFailures": {"failures in a row that pause a job", state.MaxPauseAfterFailures},
 }

@@ -24,6 +24,7 @@ type plan struct {
 	start        int64       // when it is due: a slot's instant, and its jitter
 	shards       int32
 	allowOverlap bool
+	backfill     bool // it waits for its job's gate, however long
 	token        int64
 	pending      int64
 	closed       int64

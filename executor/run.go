@@ -233,7 +233,7 @@ func (d *desk) perform(work context.Context, r *run) {
 	t.Attempt, t.Token, t.Kill = int(r.key.attempt), r.live.Token, d.kill
 	if r.plan.run == "" {
 		t.Slot = time.Unix(0, r.plan.due).UTC()
-	} else if slot, ok := r.plan.run.Slot(); ok {
+	} else if slot, ok := r.plan.run.Nominal(); ok {
 		t.Slot = slot
 	}
 	var out io.Writer

@@ -90,6 +90,7 @@ func newPlan(sp *spec, p *workerv1.Entry, ids *slotIDs) (plan, key, error) {
 		pending:      p.GetPending(),
 		closed:       p.GetClosedRevision(),
 	}
+	pl.backfill = pl.run != "" && pl.run.Kind() == state.KindBackfill
 	k := key{job: sp.job, run: pl.run, shard: p.GetShard(), attempt: max(p.GetAttempt(), 1)}
 	pl.start = pl.due
 	if k.run == "" {
@@ -101,14 +102,18 @@ func newPlan(sp *spec, p *workerv1.Entry, ids *slotIDs) (plan, key, error) {
 	return pl, k, nil
 }
 
-// waits tells whether a run that is caught up is to wait while another run of its job
-// is live, for as long as its start deadline allows.
-func (p *plan) waits() bool { return p.closed != 0 && p.spec.patient }
+// waits tells whether a run that is caught up, or a backfill's, is to wait while another
+// run of its job is live, for as long as its start deadline allows.
+func (p *plan) waits() bool { return p.backfill || p.closed != 0 && p.spec.patient }
 
 // until is when an entry that was planned at now has missed its start deadline.
 // A slot's counts from when it is due. For all else the leader decided to start it
 // although its instant may be long past: it counts from then.
+// A backfill's run has no deadline: it may have to wait for others of its job.
 func (p *plan) until(attempt int32, now int64) int64 {
+	if p.backfill {
+		return math.MaxInt64
+	}
 	from := p.start
 	if attempt > 1 || p.closed != 0 || p.pending != 0 {
 		from = max(from, now)

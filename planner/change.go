@@ -79,7 +79,7 @@ func (t *term) supersedeEntry(e *entry, to *Job, end ending, now time.Time) {
 			t.decideGone(e, now)
 		} else {
 			e.version, e.holders = to, nil
-			if !to.Paused {
+			if !to.Paused || e.backfill() {
 				t.place(e)
 			}
 		}

@@ -81,6 +81,7 @@ func (t *term) tryDecide(e *entry, now time.Time) {
 					t.metrics.decided.WithLabelValues(to.String(), reason).Inc()
 				}
 				t.close(e)
+				t.feedOf(rec.Job, rec.Run)
 			}
 		}
 	})

@@ -99,6 +99,10 @@ func (e *entry) holdsAt() int64 {
 	return e.start
 }
 
+// backfill tells whether the entry is of a backfill's run. Those have no start
+// deadline, and start also while their job is paused.
+func (e *entry) backfill() bool { return e.run != "" && e.run.Kind() == state.KindBackfill }
+
 // attempt is the number of the attempt that the entry is for.
 func (e *entry) attempt() int {
 	if e.waiting != nil {

@@ -19,7 +19,7 @@ const (
 // place plans an entry onto the best executor that does not have it yet.
 // Where none is left the entry stays as it is until one comes or check looks.
 func (t *term) place(e *entry) {
-	if e.verdict != state.StateNone || e.bar != nil || e.early || e.behind != nil || e.suspended || e.version.Paused || e.version.Broken != nil || t.gates.bad[e.version.ID] != nil ||
+	if e.verdict != state.StateNone || e.bar != nil || e.early || e.behind != nil || e.suspended || e.version.Paused && !e.backfill() || e.version.Broken != nil || t.gates.bad[e.version.ID] != nil ||
 		e.waiting != nil && e.waiting.NextTry.After(t.now()) {
 		return
 	}
@@ -96,7 +96,7 @@ func (t *term) checkLate(e *entry, now time.Time) {
 	}
 	late := now.Sub(micros(e.start))
 	if e.slot() || e.pending != nil {
-		if late > e.version.Deadline {
+		if late > e.version.Deadline && !e.backfill() {
 			t.decideVersion(e, state.StateMissed, state.ReasonDeadline, now)
 			return
 		}
@@ -117,6 +117,7 @@ func (t *term) checkLate(e *entry, now time.Time) {
 	case len(e.holders) == 0 || e.busy:
 		t.place(e)
 		e.busy = false
+	case e.backfill(): // it may wait for the job's gate, and is in no hurry
 	case mutant.Off(mutant.Hedge):
 	case t.hedges.spend(now):
 		had := len(e.holders)
@@ -180,6 +181,11 @@ func (t *term) report(s *session, r *workerv1.Report, now time.Time) {
 	for _, p := range r.GetProgress() {
 		if p.GetStep() == workerv1.Progress_STEP_FINISHED {
 			t.finished(s, p, now)
+		}
+		if step := p.GetStep(); step == workerv1.Progress_STEP_FINISHED || step == workerv1.Progress_STEP_DECIDED {
+			if job := s.versions[p.GetRef()].timed; job != nil && p.GetRun() != "" {
+				t.feedOf(job.job.ID, state.RunID(p.GetRun()))
+			}
 		}
 		e := t.lookup(s, p)
 		if e == nil {

@@ -47,6 +47,9 @@ type Store interface {
 	PauseFailing(ctx context.Context, term state.Term, id state.JobID, revision int64, reason string, now time.Time) error
 	// LiveOf are the live records of one run, none if it has a verdict.
 	LiveOf(ctx context.Context, id state.JobID, run state.RunID) ([]state.Live, error)
+	// FeedBackfill moves a backfill on: it counts the runs that have ended and makes
+	// more, so that at most so many are under way, which are answered.
+	FeedBackfill(ctx context.Context, term state.Term, id state.JobID, b state.BackfillID, most int, now time.Time) (state.Backfill, []state.RunID, error)
 	MarkLost(ctx context.Context, term state.Term, l state.Live, now time.Time) (state.Live, bool, error)
 	// GiveUp relies on the job as DecideVersion does; 0 relies on nothing.
 	GiveUp(
@@ -66,6 +69,8 @@ type Sources struct {
 	// Pending are all pending runs, or, after the first call, those that are
 	// new or were changed.
 	Pending func(ctx context.Context, each func([]state.Pending)) error
+	// Backfills are all backfills, in the same way. nil: there are none.
+	Backfills func(ctx context.Context, each func([]state.Backfill)) error
 }
 
 // Planner leads, one term at a time, and serves the executors' sessions.

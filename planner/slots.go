@@ -130,3 +130,19 @@ func (s *schedules) count(after, until time.Time) int64 {
 	}
 	return n
 }
+
+// NamedSlots are the instants in [from, to) that the job's schedules name, whether the
+// job was paused then, or this version in force; at most so many, and whether there are
+// more. A broken job names none.
+func (j *Job) NamedSlots(from, to time.Time, most int) (slots []time.Time, more bool) {
+	if j.Broken != nil || len(j.schedules.all) == 0 {
+		return nil, false
+	}
+	for t := j.schedules.next(from.Add(-time.Nanosecond)); !t.IsZero() && t.Before(to); t = j.schedules.next(t) {
+		if len(slots) == most {
+			return slots, true
+		}
+		slots = append(slots, t)
+	}
+	return slots, false
+}

@@ -110,6 +110,8 @@ type term struct {
 	pauses minheap.Heap[*Job]
 
 	failures failures
+
+	backfills backfills
 }
 
 func newTerm(p *Planner, leadership state.Term) *term {
@@ -165,6 +167,11 @@ func (t *term) run(ctx context.Context) error {
 	t.goSafely(func() error {
 		return t.sources.Pending(gctx, func(ps []state.Pending) { t.post(gctx, func() { t.addPending(ps) }) })
 	})
+	if t.sources.Backfills != nil {
+		group.Go(func() error {
+			return t.sources.Backfills(gctx, func(bs []state.Backfill) { t.post(gctx, func() { t.noteBackfills(bs) }) })
+		})
+	}
 	err = group.Wait()
 	if ctx.Err() != nil {
 		return nil
@@ -261,6 +268,7 @@ func (t *term) turn(now time.Time) {
 	}
 	t.endPauses(now)
 	t.auditFailures(now)
+	t.feedBackfills(now)
 	t.plan(now)
 	t.check(now)
 	for _, s := range t.sessions {

@@ -29,6 +29,14 @@ const (
 	MaxAttemptRecords = 20
 	MaxSlotWindow     = 366 * 24 * time.Hour
 	MaxSimulatedSlots = 10_000
+	// MaxBackfillSlots, MaxBackfillWindow and MaxBackfillConcurrency bound one
+	// backfill, MaxBackfillsActive those of a job that are under way, and
+	// MaxBackfillsKept those that have ended.
+	MaxBackfillSlots       = 10_000
+	MaxBackfillWindow      = 3660 * 24 * time.Hour
+	MaxBackfillConcurrency = 32
+	MaxBackfillsActive     = 8
+	MaxBackfillsKept       = 20
 	// MaxPause is how far ahead a pause may end by itself.
 	MaxPause = 3660 * 24 * time.Hour
 	// MaxPauseAfterFailures bounds JobSpec.PauseAfterFailures.

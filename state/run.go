@@ -127,6 +127,8 @@ const (
 	ReasonRefused = "store_refused"
 	// ReasonUnclaimed: an executor had it in its plan and did not claim it.
 	ReasonUnclaimed = "unclaimed"
+	// ReasonBackfill: the backfill that the run is of was cancelled.
+	ReasonBackfill = "backfill_cancelled"
 )
 
 // Live is a live record: a shard of a run that has no verdict yet.

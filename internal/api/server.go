@@ -47,6 +47,17 @@ type Triggerer interface {
 	PutPending(ctx context.Context, p state.Pending) (state.Pending, error)
 }
 
+// Backfiller keeps backfills. *store.Store is one.
+type Backfiller interface {
+	CreateBackfill(ctx context.Context, b state.Backfill, slots []time.Time, job int64) (state.Backfill, error)
+	GetBackfill(ctx context.Context, id state.JobID, b state.BackfillID) (state.Backfill, error)
+	ListBackfills(ctx context.Context, l store.ListBackfills) (page []store.BackfillEntry, more bool, err error)
+	CancelBackfill(ctx context.Context, id state.JobID, b state.BackfillID, actor, reason string, now time.Time) (state.Backfill, error)
+	// BackfilledSlots are the slots in [from, to) that runs of backfills are for which
+	// are under way or have succeeded.
+	BackfilledSlots(ctx context.Context, id state.JobID, from, to time.Time) (map[time.Time]state.RunID, error)
+}
+
 // RunReader reads runs, live and past. *store.Store is one.
 type RunReader interface {
 	GetRun(ctx context.Context, id state.JobID, run state.RunID) (store.RunEntry, error)
@@ -93,6 +104,7 @@ type Config struct {
 	Putter     JobPutter
 	Pauser     JobPauser
 	Triggerer  Triggerer
+	Backfills  Backfiller
 	Runs       RunReader
 	Watermark  WatermarkReader
 	Leadership Leadership
@@ -119,6 +131,7 @@ func (c *Config) Validate() error {
 		{"Putter", c.Putter == nil},
 		{"Pauser", c.Pauser == nil},
 		{"Triggerer", c.Triggerer == nil},
+		{"Backfills", c.Backfills == nil},
 		{"Runs", c.Runs == nil},
 		{"Watermark", c.Watermark == nil},
 		{"Leadership", c.Leadership == nil},
@@ -134,10 +147,11 @@ func (c *Config) Validate() error {
 
 // Server is the services. It starts nothing and keeps no state.
 type Server struct {
-	jobs     *jobService
-	runs     *runService
-	timeline *timelineService
-	cluster  *clusterService
+	jobs      *jobService
+	runs      *runService
+	timeline  *timelineService
+	backfills *backfillService
+	cluster   *clusterService
 }
 
 // New makes a Server.
@@ -152,10 +166,11 @@ func New(cfg Config) (*Server, error) {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	return &Server{
-		jobs:     &jobService{cfg: &cfg},
-		runs:     &runService{cfg: &cfg},
-		timeline: &timelineService{cfg: &cfg},
-		cluster:  &clusterService{cfg: &cfg},
+		jobs:      &jobService{cfg: &cfg},
+		runs:      &runService{cfg: &cfg},
+		timeline:  &timelineService{cfg: &cfg},
+		backfills: &backfillService{cfg: &cfg},
+		cluster:   &clusterService{cfg: &cfg},
 	}, nil
 }
 
@@ -164,5 +179,6 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	leaderdv1.RegisterJobServiceServer(r, s.jobs)
 	leaderdv1.RegisterRunServiceServer(r, s.runs)
 	leaderdv1.RegisterTimelineServiceServer(r, s.timeline)
+	leaderdv1.RegisterBackfillServiceServer(r, s.backfills)
 	leaderdv1.RegisterClusterServiceServer(r, s.cluster)
 }

@@ -36,8 +36,9 @@ type served struct {
 	runs    leaderdv1.RunServiceClient
 	cluster leaderdv1.ClusterServiceClient
 
-	timeline leaderdv1.TimelineServiceClient
-	clock    atomic.Pointer[time.Time] // nil: the real one
+	timeline  leaderdv1.TimelineServiceClient
+	backfills leaderdv1.BackfillServiceClient
+	clock     atomic.Pointer[time.Time] // nil: the real one
 }
 
 // wall is what the API takes for the time.
@@ -72,7 +73,7 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	cache, nodes := st.JobsCache(), st.NodesCache()
 	s := &served{db: mem, store: st}
 	server, err := New(Config{
-		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Runs: st, Watermark: st,
+		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Backfills: st, Runs: st, Watermark: st,
 		Leadership: leadership{}, Nodes: nodes, Jobs: counts{}, Wall: s.wall,
 	})
 	require.NoError(t, err)
@@ -102,6 +103,7 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	s.jobs = leaderdv1.NewJobServiceClient(conn)
 	s.runs = leaderdv1.NewRunServiceClient(conn)
 	s.timeline = leaderdv1.NewTimelineServiceClient(conn)
+	s.backfills = leaderdv1.NewBackfillServiceClient(conn)
 	s.cluster = leaderdv1.NewClusterServiceClient(conn)
 	return s
 }

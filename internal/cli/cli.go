@@ -126,6 +126,7 @@ func New(d Deps) *cobra.Command {
 		devCommand(d),
 		jobCommand(d),
 		runCommand(d),
+		backfillCommand(d),
 		clusterCommand(d),
 		cronCommand(d),
 		verifyCommand(d),

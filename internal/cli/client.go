@@ -48,11 +48,12 @@ func (o *dialer) bind(flags *pflag.FlagSet, d Deps) {
 
 // api is the API of a cluster.
 type api struct {
-	jobs     leaderdv1.JobServiceClient
-	runs     leaderdv1.RunServiceClient
-	timeline leaderdv1.TimelineServiceClient
-	cluster  leaderdv1.ClusterServiceClient
-	conn     *failover
+	jobs      leaderdv1.JobServiceClient
+	runs      leaderdv1.RunServiceClient
+	timeline  leaderdv1.TimelineServiceClient
+	backfills leaderdv1.BackfillServiceClient
+	cluster   leaderdv1.ClusterServiceClient
+	conn      *failover
 }
 
 func (a *api) close() { _ = a.conn.close() } // fails only if closed before
@@ -96,11 +97,12 @@ func (o *dialer) dial() (*api, error) {
 	}
 	via := &caller{ClientConnInterface: conn, dialer: o, actor: actor()}
 	return &api{
-		jobs:     leaderdv1.NewJobServiceClient(via),
-		runs:     leaderdv1.NewRunServiceClient(via),
-		timeline: leaderdv1.NewTimelineServiceClient(via),
-		cluster:  leaderdv1.NewClusterServiceClient(via),
-		conn:     conn,
+		jobs:      leaderdv1.NewJobServiceClient(via),
+		runs:      leaderdv1.NewRunServiceClient(via),
+		timeline:  leaderdv1.NewTimelineServiceClient(via),
+		backfills: leaderdv1.NewBackfillServiceClient(via),
+		cluster:   leaderdv1.NewClusterServiceClient(via),
+		conn:      conn,
 	}, nil
 }
 

@@ -26,6 +26,7 @@ const (
 var unrepeatable = []string{
 	"/leaderd.v1.JobService/TriggerJob",
 	"/leaderd.v1.JobService/DeleteJob",
+	"/leaderd.v1.BackfillService/CreateBackfill",
 }
 
 // failover is a connection to whichever of some control nodes answers. It stays

@@ -23,6 +23,7 @@ func jobCommand(d Deps) *cobra.Command {
 		jobResume(d, o),
 		jobDelete(d, o),
 		jobTrigger(d, o),
+		jobBackfill(d, o),
 		jobLedger(d, o),
 		jobExplain(d, o),
 	)

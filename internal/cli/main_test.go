@@ -35,6 +35,7 @@ type fake struct {
 	leaderdv1.UnimplementedJobServiceServer
 	leaderdv1.UnimplementedRunServiceServer
 	leaderdv1.UnimplementedTimelineServiceServer
+	leaderdv1.UnimplementedBackfillServiceServer
 	leaderdv1.UnimplementedClusterServiceServer
 
 	mu     sync.Mutex
@@ -70,6 +71,7 @@ func (f *fake) serve(t *testing.T, l net.Listener) {
 	leaderdv1.RegisterJobServiceServer(s, f)
 	leaderdv1.RegisterRunServiceServer(s, f)
 	leaderdv1.RegisterTimelineServiceServer(s, f)
+	leaderdv1.RegisterBackfillServiceServer(s, f)
 	leaderdv1.RegisterClusterServiceServer(s, f)
 	done := make(chan struct{})
 	go func() {

@@ -34,6 +34,7 @@ func Check(f *Facts) Report {
 		c.report.Violations = append(c.report.Violations, c.found...)
 		c.found = nil
 	}
+	c.backfills()
 	c.marks()
 	c.losses()
 	c.waits()

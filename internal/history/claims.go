@@ -45,7 +45,7 @@ func (c *checker) fenced(j *job, cl *claim) {
 		c.fail(Unfenced, j.name, cl.Run, "token %d is older than the job", cl.Token)
 	case v.Deleted:
 		c.fail(Unfenced, j.name, cl.Run, "was claimed with token %d after the job was deleted at revision %d", cl.Token, v.Revision)
-	case v.Paused:
+	case v.Paused && !IsBackfill(cl.Run):
 		c.fail(Unfenced, j.name, cl.Run, "was claimed with token %d after the job was paused at revision %d", cl.Token, v.Revision)
 	case v.Broken:
 		c.fail(Unfenced, j.name, cl.Run, "was claimed with token %d after the job was quarantined at revision %d", cl.Token, v.Revision)

@@ -86,6 +86,8 @@ type Facts struct {
 	Losses        []Loss
 	Waits         []Wait
 	Incidents     []Incident
+	// Backfills are those of which all is known.
+	Backfills []Backfill
 }
 
 // DefaultStale is the default of Facts.Stale: a watch that fell silent is begun

@@ -25,6 +25,7 @@ const (
 	Reasonless  Rule = "reasonless"  // a skip or a miss without a reason
 	Overdue     Rule = "overdue"     // a slot has neither though its start deadline is long over
 	Watermark   Rule = "watermark"   // it fell, or passed a slot that nobody had decided
+	Backfilled  Rule = "backfilled"  // a backfill forgot a slot, or has runs that it should not have
 	Asleep      Rule = "asleep"      // a pause went on after its end, or began without its reason
 
 	// 3: nothing starts early, or after its job's pause, edit or deletion.
@@ -62,7 +63,7 @@ const (
 // invariants are the numbers that rules belong to.
 var invariants = map[Rule]int{
 	Twice: 1, Again: 1, Unclaimed: 1, Silent: 1, Tokens: 1,
-	Unaccounted: 2, Doubled: 2, Undue: 2, Reasonless: 2, Overdue: 2, Watermark: 2, Asleep: 2,
+	Unaccounted: 2, Doubled: 2, Undue: 2, Reasonless: 2, Overdue: 2, Watermark: 2, Asleep: 2, Backfilled: 2,
 	Early: 3, Barred: 3, Unfenced: 3,
 	Overlap:  4,
 	Backward: 5, Resumed: 5,

@@ -76,10 +76,12 @@ func (n *Node) startControl(ctx context.Context, all *stages) (*control, error) 
 	}
 
 	jobs, nodes, pending := c.store.JobsCache(), c.store.NodesCache(), c.store.PendingCache()
+	backfills := c.store.BackfillsCache()
 	catalog := planner.NewCatalog()
 	base.run(jobs.Run)
 	base.run(nodes.Run)
 	base.run(pending.Run)
+	base.run(backfills.Run)
 	feed := jobs.Subscribe()
 	base.run(func(ctx context.Context) error { return feedCatalog(ctx, c.store, feed, catalog, n.log) })
 	c.planner, err = planner.New(c.store, planner.Sources{
@@ -87,6 +89,8 @@ func (n *Node) startControl(ctx context.Context, all *stages) (*control, error) 
 		Fresh:   feed.WaitFor,
 		Nodes:   followNodes(nodes),
 		Pending: followPending(c.store, pending, n.log),
+
+		Backfills: followBackfills(c.store, backfills, n.log),
 	}, planner.Config{
 		Horizon: n.cfg.Planner.Horizon, MaxOpen: n.cfg.Planner.MaxPlanned, HedgeDelay: n.cfg.Planner.HedgeDelay,
 		Logger: n.log.Named("planner"), Registerer: n.registry,
@@ -96,7 +100,9 @@ func (n *Node) startControl(ctx context.Context, all *stages) (*control, error) 
 	}
 	c.lead = func(ctx context.Context, term election.Term) error { return c.planner.Run(ctx, term.Term) }
 
-	for name, cache := range map[string]*store.Cache{"jobs": jobs.Cache, "nodes": nodes.Cache, "pending": pending} {
+	for name, cache := range map[string]*store.Cache{
+		"jobs": jobs.Cache, "nodes": nodes.Cache, "pending": pending, "backfills": backfills,
+	} {
 		n.health.Add(ops.Check{Name: "watch of " + name, Func: func(now time.Time) error {
 			return fresh(now, cache.LastHeard(), stale)
 		}})
@@ -139,7 +145,7 @@ func (n *Node) services(c *control, catalog *planner.Catalog, jobs *store.JobsCa
 		return nil, nil, err
 	}
 	public, err := api.New(api.Config{
-		Node: n.cfg.Name, Reader: c.store, Lister: jobs, Versions: c.store, Putter: c.store, Pauser: c.store, Triggerer: c.store,
+		Node: n.cfg.Name, Reader: c.store, Lister: jobs, Versions: c.store, Putter: c.store, Pauser: c.store, Triggerer: c.store, Backfills: c.store,
 		Runs: c.store, Watermark: c.store, Leadership: leadership{c.observer}, Nodes: nodes, Jobs: catalog,
 		Logger: n.log.Named("api"),
 	})

@@ -100,6 +100,24 @@ func followPending(s *store.Store, cache *store.Cache, log hclog.Logger) func(co
 	}
 }
 
+// followBackfills is planner.Sources.Backfills. A backfill that cannot be read is
+// logged and left alone.
+func followBackfills(s *store.Store, cache *store.Cache, log hclog.Logger) func(context.Context, func([]state.Backfill)) error {
+	return func(ctx context.Context, each func([]state.Backfill)) error {
+		sub := cache.Subscribe()
+		defer sub.Close()
+		for {
+			u, err := sub.Next(ctx)
+			if err != nil {
+				return nil // ctx ended
+			}
+			each(s.ReadBackfills(u, func(key string, err error) {
+				log.Error("unreadable backfill is left alone; delete its key", "key", key, "err", err)
+			}))
+		}
+	}
+}
+
 // leaders is what an executor on a control node follows.
 type leaders struct{ *election.Observer }
 

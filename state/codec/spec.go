@@ -17,9 +17,9 @@ func SpecToProto(s *state.JobSpec) *leaderdv1.JobSpec {
 		NodeSelector: s.Selector,
 
 		PauseAfterFailures: int32(s.PauseAfterFailures), //nolint:gosec // bounded by the spec
-		ExcludedCalendars: s.ExcludedCalendars,
-		OnlyCalendars:     s.OnlyCalendars,
-		CatchUpLimit:      int32(s.CatchUpLimit), //nolint:gosec // bounded by state.MaxCatchUpLimit
+		ExcludedCalendars:  s.ExcludedCalendars,
+		OnlyCalendars:      s.OnlyCalendars,
+		CatchUpLimit:       int32(s.CatchUpLimit), //nolint:gosec // bounded by state.MaxCatchUpLimit
 	}
 	slotsToProto(s, p)
 	switch s.Overlap {
@@ -82,10 +82,10 @@ func SpecFromProto(p *leaderdv1.JobSpec) state.JobSpec {
 		KillGrace:     p.GetKillGrace().AsDuration(),
 
 		PauseAfterFailures: int(p.GetPauseAfterFailures()),
-		ExcludedCalendars: p.GetExcludedCalendars(),
-		OnlyCalendars:     p.GetOnlyCalendars(),
-		CatchUpWindow:     p.GetCatchUpWindow().AsDuration(),
-		CatchUpLimit:      int(p.GetCatchUpLimit()),
+		ExcludedCalendars:  p.GetExcludedCalendars(),
+		OnlyCalendars:      p.GetOnlyCalendars(),
+		CatchUpWindow:      p.GetCatchUpWindow().AsDuration(),
+		CatchUpLimit:       int(p.GetCatchUpLimit()),
 	}
 	slotsFromProto(p, &s)
 	if p.GetOverlap() == leaderdv1.Overlap_OVERLAP_ALLOW {

@@ -32,9 +32,7 @@ func (s *Store) PutPending(ctx context.Context, p state.Pending) (state.Pending,
 }
 
 func (s *Store) putPending(ctx context.Context, p *state.Pending) (int64, error) {
-	value, err := proto.Marshal(&statev1.Pending{
-		Requested: codec.Micros(p.Requested), Actor: p.Actor, Reason: p.Reason, AllowOverlap: p.AllowOverlap,
-	})
+	value, err := marshalPending(p)
 	if err != nil {
 		return 0, err
 	}
@@ -101,6 +99,12 @@ func (s *Store) putPending(ctx context.Context, p *state.Pending) (int64, error)
 		entry = s.jobEntry(job[0])
 	}
 	return 0, ErrContended
+}
+
+func marshalPending(p *state.Pending) ([]byte, error) {
+	return proto.Marshal(&statev1.Pending{
+		Requested: codec.Micros(p.Requested), Actor: p.Actor, Reason: p.Reason, AllowOverlap: p.AllowOverlap,
+	})
 }
 
 // findRun answers the revision of any record of a run, 0 if there is none.

@@ -36,6 +36,8 @@ var acts = []act{
 	{"trigger", 3, (*chaos).trigger},
 	{"edit", 2, (*chaos).edit},
 	{"halt", 1, func(c *chaos) { c.w.pause(c.anyJob()) }},
+	{"backfill", 2, (*chaos).backfill},
+	{"unfill", 1, (*chaos).unfill},
 	{"nap", 1, (*chaos).nap},
 	{"resume", 1, func(c *chaos) { c.w.resume(c.anyJob()) }},
 	{"delete", 1, (*chaos).deleteJob},
@@ -214,6 +216,33 @@ func (c *chaos) trigger() {
 func (c *chaos) nap() {
 	until := c.w.client.wall().Add(c.span(0, pick(c, 5*time.Second, time.Minute, 5*time.Minute)))
 	c.w.pauseUntil(c.anyJob(), until)
+}
+
+// backfill runs past slots of a job, which may be paused.
+func (c *chaos) backfill() {
+	j := c.anyJob()
+	c.nonce++
+	concurrency, override := pick(c, 1, 1, 3), c.chance(20)
+	id, err := c.w.backfill(j, c.nonce, longAgo(pick(c, 1, 5, 40)), func(b *state.Backfill) {
+		b.Concurrency, b.OverrideOverlap = concurrency, override
+	})
+	if err == nil { // there may be too many
+		c.fills = append(c.fills, fill{j.id, id})
+	}
+}
+
+// fill is a backfill that a random run made.
+type fill struct {
+	job state.JobID
+	id  state.BackfillID
+}
+
+// unfill cancels one of them.
+func (c *chaos) unfill() {
+	if len(c.fills) > 0 {
+		f := pick(c, c.fills...)
+		_, _ = c.w.api.CancelBackfill(c.w.ctx, f.job, f.id, "chaos", "", time.Now())
+	}
 }
 
 func (c *chaos) edit() {

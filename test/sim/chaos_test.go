@@ -99,6 +99,7 @@ type chaos struct {
 	names   int
 	faulty  bool
 	nonce   uint32
+	fills   []fill
 	// heal are what ends passing faults, by when.
 	heal []remedy
 	// wild lets clocks be wrong by minutes.

@@ -217,7 +217,7 @@ func (c *checker) claim(e *event, l state.Live, attempts map[string]bool) {
 	switch {
 	case v == nil:
 		c.fail("%s: the job does not exist", name)
-	case v.Paused:
+	case v.Paused && l.Run.Kind() != state.KindBackfill:
 		c.fail("%s: the job is paused", name)
 	case v.Generation != l.Generation:
 		c.fail("%s: of generation %d, while %d is stored", name, l.Generation, v.Generation)

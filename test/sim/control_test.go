@@ -61,7 +61,8 @@ func (w *world) control(name string) *control {
 	c.store, err = store.New(c.link, store.Config{Logger: w.logger(name).Named("store")})
 	require.NoError(w.t, err)
 	jobs, nodes, pending := c.store.JobsCache(), c.store.NodesCache(), c.store.PendingCache()
-	for _, cache := range []*store.Cache{jobs.Cache, nodes.Cache, pending} {
+	backfills := c.store.BackfillsCache()
+	for _, cache := range []*store.Cache{jobs.Cache, nodes.Cache, pending, backfills} {
 		c.done.Go(func() { _ = cache.Run(ctx) })
 	}
 	feed := jobs.Subscribe()
@@ -77,6 +78,9 @@ func (w *world) control(name string) *control {
 		},
 		Pending: func(ctx context.Context, each func([]state.Pending)) error {
 			return follow(ctx, pending, func(u store.Update) { each(c.pending(u)) })
+		},
+		Backfills: func(ctx context.Context, each func([]state.Backfill)) error {
+			return follow(ctx, backfills, func(u store.Update) { each(c.store.ReadBackfills(u, func(string, error) {})) })
 		},
 	}, cfg)
 	require.NoError(w.t, err)

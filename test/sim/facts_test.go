@@ -2,10 +2,15 @@ package sim
 
 import (
 	"slices"
+	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	past "github.com/leaderd/leaderd/internal/history"
+	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
 	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/codec"
 )
 
 // judge holds what was seen against the invariants once more, by the checker that
@@ -24,6 +29,7 @@ func (c *checker) judge(until time.Time, settled bool) {
 	c.versionFacts(f)
 	c.runFacts(f)
 	c.logFacts(f)
+	c.backfillFacts(f)
 	r := past.Check(f)
 	for _, v := range r.Violations {
 		c.fail("%s", v)
@@ -58,6 +64,41 @@ func (c *checker) versionFacts(f *past.Facts) {
 				f.From = x.Effective
 			}
 		}
+	}
+}
+
+func (c *checker) backfillFacts(f *past.Facts) {
+	at := map[string]int{}
+	for i := range c.audit {
+		e := &c.audit[i]
+		kind, rest := e.part()
+		if e.Deleted || kind != "backfills" && kind != "backfillslots" {
+			continue
+		}
+		id, more := jobOf(rest)
+		n, ok := at[rest]
+		if !ok {
+			n, at[rest] = len(f.Backfills), len(f.Backfills)
+			f.Backfills = append(f.Backfills, past.Backfill{
+				Job: id.String(), Prefix: strings.TrimSuffix(string(state.BackfillID(more).Run(time.Time{})), slotID(time.Time{})),
+			})
+		}
+		b := &f.Backfills[n]
+		if kind == "backfillslots" {
+			var p statev1.BackfillSlots
+			if err := proto.Unmarshal(e.KV.Value, &p); err != nil {
+				c.fail("%s: %v", e.KV.Key, err)
+			}
+			b.Slots = codec.BackfillSlotsFromProto(&p)
+			continue
+		}
+		var p statev1.Backfill
+		if err := proto.Unmarshal(e.KV.Value, &p); err != nil {
+			c.fail("%s: %v", e.KV.Key, err)
+		}
+		s := codec.BackfillFromProto(&p)
+		b.Concurrency, b.Ended = s.Concurrency, !s.Active()
+		b.Succeeded, b.Failed, b.Cancelled = s.Succeeded, s.Failed, s.Cancelled
 	}
 }
 

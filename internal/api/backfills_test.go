@@ -1,0 +1,148 @@
+package api
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/codec"
+)
+
+func window(from, to int) *leaderdv1.Backfill {
+	return &leaderdv1.Backfill{FromTime: timestamppb.New(minute(from)), ToTime: timestamppb.New(minute(to))}
+}
+
+// Which slots are missing is said by the dry run, and what is made is just that.
+func TestBackfillOverTheAPI(t *testing.T) {
+	s := serve(t, nil)
+	ctx := t.Context()
+	s.at(noon)
+	s.put(t, billing, spec("*/5 * * * *"))
+	s.record(t, minute(5), state.Record{Generation: 1, State: state.StateSucceeded})
+	s.record(t, minute(10), state.Record{Generation: 1, State: state.StateSkipped, Reason: state.ReasonOverlap})
+	s.record(t, minute(15), state.Record{Generation: 1, State: state.StateMissed, Reason: state.ReasonOutage, Until: minute(25), Count: 3})
+	s.record(t, minute(30), state.Record{Generation: 1, State: state.StateFailed})
+	s.at(minute(60))
+	s.mark(t, minute(42))
+
+	dry := func(b *leaderdv1.Backfill) (lines []string) {
+		res, err := s.backfills.CreateBackfill(ctx, &leaderdv1.CreateBackfillRequest{Parent: billing, Backfill: b, ValidateOnly: true})
+		require.NoError(t, err)
+		require.Empty(t, res.GetBackfill().GetName())
+		runs := int32(0)
+		for _, slot := range res.GetSlots() {
+			do := "leave "
+			if slot.GetRun() {
+				do = "run "
+				runs++
+			}
+			lines = append(lines, do+slot.GetSlotTime().AsTime().Format("15:04 ")+slot.GetHave())
+		}
+		require.Equal(t, runs, res.GetBackfill().GetTotal())
+		return lines
+	}
+	require.Equal(t, []string{
+		"run 11:55 none", "run 12:00 none", "leave 12:05 succeeded", "run 12:10 skipped:overlap", "run 12:15 missed:outage",
+		"run 12:20 missed:outage", "run 12:25 missed:outage", "leave 12:30 failed", "run 12:35 none", "run 12:40 none",
+	}, dry(window(-5, 100)), "up to the watermark")
+	all := window(20, 35)
+	all.Slots, all.Order = leaderdv1.Backfill_SLOTS_ALL, leaderdv1.Backfill_ORDER_NEWEST
+	require.Equal(t, []string{"run 12:30 failed", "run 12:25 missed:outage", "run 12:20 missed:outage"}, dry(all), "up to, but not at, the end")
+	list, err := s.backfills.ListBackfills(ctx, &leaderdv1.ListBackfillsRequest{Parent: billing})
+	require.NoError(t, err)
+	require.Empty(t, list.GetBackfills(), "a dry run changes nothing")
+
+	ask := window(5, 20)
+	ask.Reason, ask.Concurrency = "disk swap", 2
+	made, err := s.backfills.CreateBackfill(ctx, &leaderdv1.CreateBackfillRequest{Parent: billing, Backfill: ask})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, made.GetBackfill().GetTotal())
+	require.EqualValues(t, 2, made.GetBackfill().GetRemaining())
+	name := made.GetBackfill().GetName()
+	got, err := s.backfills.GetBackfill(ctx, &leaderdv1.GetBackfillRequest{Name: name})
+	require.NoError(t, err)
+	require.Equal(t, made.GetBackfill().String(), got.GetBackfill().String())
+	require.Equal(t, leaderdv1.Backfill_STATE_RUNNING, got.GetBackfill().GetState())
+
+	// A run of it that succeeded is not missing any more; one that failed is.
+	id := state.BackfillID(name[len(billing+"/backfills/"):])
+	s.writeRecord(t, id.Run(minute(10)), state.StateSucceeded)
+	s.writeRecord(t, id.Run(minute(15)), state.StateFailed)
+	require.Equal(t, []string{"leave 12:10 run " + string(id.Run(minute(10))), "run 12:15 missed:outage"}, dry(window(10, 20)))
+	nothing, err := s.backfills.CreateBackfill(ctx, &leaderdv1.CreateBackfillRequest{Parent: billing, Backfill: window(5, 14)})
+	require.NoError(t, err)
+	require.Empty(t, nothing.GetBackfill().GetName())
+	require.Equal(t, leaderdv1.Backfill_STATE_DONE, nothing.GetBackfill().GetState())
+
+	for range state.MaxBackfillsActive - 1 {
+		_, err = s.backfills.CreateBackfill(ctx, &leaderdv1.CreateBackfillRequest{Parent: billing, Backfill: all})
+		require.NoError(t, err)
+	}
+	_, err = s.backfills.CreateBackfill(ctx, &leaderdv1.CreateBackfillRequest{Parent: billing, Backfill: all})
+	requireBadFields(t, err, "parent")
+	seen := map[string]bool{}
+	page := &leaderdv1.ListBackfillsRequest{Parent: "namespaces/-/jobs/-", PageSize: 3}
+	for {
+		list, err := s.backfills.ListBackfills(ctx, page)
+		require.NoError(t, err)
+		for _, b := range list.GetBackfills() {
+			require.False(t, seen[b.GetName()])
+			seen[b.GetName()] = true
+		}
+		if page.PageToken = list.GetNextPageToken(); page.GetPageToken() == "" {
+			break
+		}
+	}
+	require.Len(t, seen, state.MaxBackfillsActive)
+
+	cancelled, err := s.backfills.CancelBackfill(ctx, &leaderdv1.CancelBackfillRequest{Name: name, Reason: "wrong month"})
+	require.NoError(t, err)
+	require.Equal(t, leaderdv1.Backfill_STATE_CANCELLING, cancelled.GetBackfill().GetState())
+	again, err := s.backfills.CancelBackfill(ctx, &leaderdv1.CancelBackfillRequest{Name: name, Reason: "once more"})
+	require.NoError(t, err)
+	require.Equal(t, "wrong month", again.GetBackfill().GetCancelReason())
+}
+
+func (s *served) writeRecord(t *testing.T, run state.RunID, to state.RunState) {
+	t.Helper()
+	s.write(t, "history/default/billing/"+string(run), codec.RecordToProto(&state.Record{State: to, Shards: 1}))
+}
+
+func TestBadBackfills(t *testing.T) {
+	s := serve(t, nil)
+	ctx := t.Context()
+	s.at(noon)
+	s.put(t, billing, spec("* * * * * *"))
+	create := func(parent string, b *leaderdv1.Backfill) error {
+		_, err := s.backfills.CreateBackfill(ctx, &leaderdv1.CreateBackfillRequest{Parent: parent, Backfill: b})
+		return err
+	}
+	requireBadFields(t, create("billing", nil), "backfill.fromTime", "backfill.toTime", "parent")
+	requireBadFields(t, create(billing, window(5, 10)), "backfill.fromTime")
+	requireBadFields(t, create(billing, window(-5, -5)), "backfill.toTime")
+	requireBadFields(t, create(billing, window(-1000, 0)), "backfill.toTime") // too many slots
+	long := window(0, 0)
+	long.FromTime = timestamppb.New(noon.Add(-3661 * 24 * time.Hour))
+	requireBadFields(t, create(billing, long), "backfill.toTime")
+	bad := window(-5, 0)
+	bad.Concurrency, bad.Reason, bad.Slots, bad.Order = 33, "\x01", 7, -1
+	requireBadFields(t, create(billing, bad), "backfill.concurrency", "backfill.order", "backfill.reason", "backfill.slots")
+	requireFailure(t, create("namespaces/default/jobs/nope", window(-5, 0)), codes.NotFound, leaderdv1.ErrorReason_ERROR_REASON_JOB_NOT_FOUND)
+	s.put(t, "namespaces/default/jobs/never", spec())
+	requireBadFields(t, create("namespaces/default/jobs/never", window(-5, 0)), "parent")
+	s.put(t, "namespaces/default/jobs/once", spec("@at 2099-01-01T00:00:00Z"))
+	requireBadFields(t, create("namespaces/default/jobs/once", window(-5, 0)), "backfill.fromTime")
+	for _, name := range []string{"", "x", billing + "/backfills/", billing + "/backfills/20261130T020000Z-5F3A9C01", billing + "/backfills/x-5f3a9c01"} {
+		_, err := s.backfills.GetBackfill(ctx, &leaderdv1.GetBackfillRequest{Name: name})
+		requireBadFields(t, err, "name")
+	}
+	_, err := s.backfills.GetBackfill(ctx, &leaderdv1.GetBackfillRequest{Name: billing + "/backfills/20261130T020000Z-5f3a9c01"})
+	requireFailure(t, err, codes.NotFound, leaderdv1.ErrorReason_ERROR_REASON_BACKFILL_NOT_FOUND)
+	_, err = s.backfills.CancelBackfill(ctx, &leaderdv1.CancelBackfillRequest{Name: billing + "/backfills/20261130T020000Z-5f3a9c01"})
+	requireFailure(t, err, codes.NotFound, leaderdv1.ErrorReason_ERROR_REASON_BACKFILL_NOT_FOUND)
+}

@@ -73,12 +73,26 @@ func (checker) UpdateJob(_ context.Context, req *leaderdv1.UpdateJobRequest) (*l
 	return &leaderdv1.UpdateJobResponse{Job: req.GetJob(), Result: leaderdv1.UpdateJobResponse_RESULT_CREATED}, nil
 }
 
+// calendarChecker is the same for calendars.
+type calendarChecker struct {
+	leaderdv1.UnimplementedCalendarServiceServer
+}
+
+func (calendarChecker) UpdateCalendar(_ context.Context, req *leaderdv1.UpdateCalendarRequest) (*leaderdv1.UpdateCalendarResponse, error) {
+	spec := codec.CalendarSpecFromProto(req.GetCalendar().GetSpec())
+	if err := spec.Validate(api.ScheduleChecks); err != nil || !req.GetValidateOnly() {
+		return nil, status.Errorf(codes.InvalidArgument, "refused: %v", err)
+	}
+	return &leaderdv1.UpdateCalendarResponse{Calendar: req.GetCalendar(), Result: leaderdv1.UpdateCalendarResponse_RESULT_CREATED}, nil
+}
+
 // TestYAML reads every YAML example: its first line says what it is.
 func TestYAML(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	server := grpc.NewServer()
 	leaderdv1.RegisterJobServiceServer(server, checker{})
+	leaderdv1.RegisterCalendarServiceServer(server, calendarChecker{})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	defer func() {
@@ -98,6 +112,12 @@ func TestYAML(t *testing.T) {
 					Environ: []string{}, Stdin: strings.NewReader(text), Stdout: &stdout, Stderr: &stderr,
 				}, []string{"job", "apply", "-f", "-", "--dry-run", "--address", listener.Addr().String()})
 				require.Zero(t, code, "%s: %s%s", p.name, text, &stderr)
+			case "# calendar":
+				var stdout, stderr bytes.Buffer
+				code := cli.Main(t.Context(), cli.Deps{
+					Environ: []string{}, Stdin: strings.NewReader(text), Stdout: &stdout, Stderr: &stderr,
+				}, []string{"calendar", "apply", "-f", "-", "--dry-run", "--address", listener.Addr().String()})
+				require.Zero(t, code, "%s: %s%s", p.name, text, &stderr)
 			case "# config":
 				file := filepath.Join(t.TempDir(), "node.yaml")
 				require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
@@ -109,7 +129,7 @@ func TestYAML(t *testing.T) {
 			case "# values":
 				// Of the chart: test/kubernetes, which has Helm, renders it.
 			default:
-				require.Fail(t, "a YAML example must begin with # job, # config or # values", "%s: %s", p.name, text)
+				require.Fail(t, "a YAML example must begin with # job, # calendar, # config or # values", "%s: %s", p.name, text)
 			}
 		}
 	}

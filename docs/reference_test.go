@@ -267,6 +267,12 @@ var limits = map[string]struct {
 
 	"MaxPause": {"how far ahead a pause may end", state.MaxPause},
 
+	"MaxJitter":             {"jitter", state.MaxJitter},
+	"MaxCatchUpLimit":       {"slots of an outage that are caught up", state.MaxCatchUpLimit},
+	"MaxJobCalendars":       {"calendars that a job names", state.MaxJobCalendars},
+	"MaxCalendarEntries":    {"entries of a calendar", state.MaxCalendarEntries},
+	"MaxCalendarBytes":      {"a whole calendar", inKiB(state.MaxCalendarBytes)},
+	"MaxEntryName":          {"name of a calendar's entry", inBytes(state.MaxEntryName)},
 	"MaxPauseAfterFailures": {"failures in a row that pause a job", state.MaxPauseAfterFailures},
 }
 

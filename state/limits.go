@@ -44,8 +44,8 @@ const (
 	MaxJitter             = time.Hour
 	MaxCatchUpLimit       = 1000
 	// MaxJobCalendars bounds the calendars that a job names.
-	MaxJobCalendars    = 8
-	MaxCalendarEntries = 1000
-	MaxCalendarBytes   = 32 << 10
+	MaxJobCalendars    = 4
+	MaxCalendarEntries = 500
+	MaxCalendarBytes   = 16 << 10
 	MaxEntryName       = 128
 )

@@ -107,6 +107,9 @@ func (s *jobService) UpdateJob(ctx context.Context, req *leaderdv1.UpdateJobRequ
 	}
 	p.Now = s.cfg.Wall()
 	res, err := s.cfg.Putter.PutJob(ctx, p)
+	if missing, ok := errors.AsType[*store.MissingCalendarsError](err); ok {
+		return nil, missingCalendars(p.Spec, missing.Names)
+	}
 	if err != nil {
 		return nil, s.fail(ctx, writes, job.GetName(), err)
 	}
@@ -116,7 +119,7 @@ func (s *jobService) UpdateJob(ctx context.Context, req *leaderdv1.UpdateJobRequ
 		result = leaderdv1.UpdateJobResponse_RESULT_CREATED
 	case state.ChangeUpdate:
 		result = leaderdv1.UpdateJobResponse_RESULT_UPDATED
-	case state.ChangePause, state.ChangeResume, state.ChangeDelete:
+	case state.ChangePause, state.ChangeResume, state.ChangeDelete, state.ChangeCalendar:
 	}
 	return &leaderdv1.UpdateJobResponse{Job: jobOf(&res.Entry, p.Now), Result: result}, nil
 }

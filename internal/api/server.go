@@ -105,6 +105,7 @@ type Config struct {
 	Pauser     JobPauser
 	Triggerer  Triggerer
 	Backfills  Backfiller
+	Calendars  CalendarKeeper
 	Runs       RunReader
 	Watermark  WatermarkReader
 	Leadership Leadership
@@ -132,6 +133,7 @@ func (c *Config) Validate() error {
 		{"Pauser", c.Pauser == nil},
 		{"Triggerer", c.Triggerer == nil},
 		{"Backfills", c.Backfills == nil},
+		{"Calendars", c.Calendars == nil},
 		{"Runs", c.Runs == nil},
 		{"Watermark", c.Watermark == nil},
 		{"Leadership", c.Leadership == nil},
@@ -151,6 +153,7 @@ type Server struct {
 	runs      *runService
 	timeline  *timelineService
 	backfills *backfillService
+	calendars *calendarService
 	cluster   *clusterService
 }
 
@@ -170,6 +173,7 @@ func New(cfg Config) (*Server, error) {
 		runs:      &runService{cfg: &cfg},
 		timeline:  &timelineService{cfg: &cfg},
 		backfills: &backfillService{cfg: &cfg},
+		calendars: &calendarService{cfg: &cfg},
 		cluster:   &clusterService{cfg: &cfg},
 	}, nil
 }
@@ -178,6 +182,7 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	leaderdv1.RegisterJobServiceServer(r, s.jobs)
 	leaderdv1.RegisterRunServiceServer(r, s.runs)
+	leaderdv1.RegisterCalendarServiceServer(r, s.calendars)
 	leaderdv1.RegisterTimelineServiceServer(r, s.timeline)
 	leaderdv1.RegisterBackfillServiceServer(r, s.backfills)
 	leaderdv1.RegisterClusterServiceServer(r, s.cluster)

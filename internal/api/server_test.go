@@ -38,6 +38,7 @@ type served struct {
 
 	timeline  leaderdv1.TimelineServiceClient
 	backfills leaderdv1.BackfillServiceClient
+	calendars leaderdv1.CalendarServiceClient
 	clock     atomic.Pointer[time.Time] // nil: the real one
 }
 
@@ -73,7 +74,8 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	cache, nodes := st.JobsCache(), st.NodesCache()
 	s := &served{db: mem, store: st}
 	server, err := New(Config{
-		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Backfills: st, Runs: st, Watermark: st,
+		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Backfills: st, Calendars: st,
+		Runs: st, Watermark: st,
 		Leadership: leadership{}, Nodes: nodes, Jobs: counts{}, Wall: s.wall,
 	})
 	require.NoError(t, err)
@@ -105,6 +107,7 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	s.timeline = leaderdv1.NewTimelineServiceClient(conn)
 	s.backfills = leaderdv1.NewBackfillServiceClient(conn)
 	s.cluster = leaderdv1.NewClusterServiceClient(conn)
+	s.calendars = leaderdv1.NewCalendarServiceClient(conn)
 	return s
 }
 

@@ -69,12 +69,6 @@ func checkSpec(v *state.Violations, spec *leaderdv1.JobSpec) {
 		domain.StartDeadline, domain.Timeout, domain.KillGrace = 0, 0, 0
 		domain.Jitter, domain.CatchUpWindow = 0, 0
 	}
-	for i, name := range domain.ExcludedCalendars {
-		v.Add(fmt.Sprintf("spec.excludedCalendars[%d]", i), "there is no calendar %q", clip(name))
-	}
-	for i, name := range domain.OnlyCalendars {
-		v.Add(fmt.Sprintf("spec.onlyCalendars[%d]", i), "there is no calendar %q", clip(name))
-	}
 	if bad, ok := errors.AsType[state.Violations](domain.Validate(ScheduleChecks)); ok {
 		*v = append(*v, bad...)
 	}

@@ -128,6 +128,7 @@ func New(d Deps) *cobra.Command {
 		runCommand(d),
 		backfillCommand(d),
 		clusterCommand(d),
+		calendarCommand(d),
 		cronCommand(d),
 		verifyCommand(d),
 		versionCommand(d),

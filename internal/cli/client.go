@@ -52,6 +52,7 @@ type api struct {
 	runs      leaderdv1.RunServiceClient
 	timeline  leaderdv1.TimelineServiceClient
 	backfills leaderdv1.BackfillServiceClient
+	calendars leaderdv1.CalendarServiceClient
 	cluster   leaderdv1.ClusterServiceClient
 	conn      *failover
 }
@@ -101,6 +102,7 @@ func (o *dialer) dial() (*api, error) {
 		runs:      leaderdv1.NewRunServiceClient(via),
 		timeline:  leaderdv1.NewTimelineServiceClient(via),
 		backfills: leaderdv1.NewBackfillServiceClient(via),
+		calendars: leaderdv1.NewCalendarServiceClient(via),
 		cluster:   leaderdv1.NewClusterServiceClient(via),
 		conn:      conn,
 	}, nil

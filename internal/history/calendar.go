@@ -26,8 +26,9 @@ type CalendarEntry struct {
 	From, To    string
 }
 
-// covers tells whether t is in the calendar, by what a clock shows, as text.
-func (c *Calendar) covers(t time.Time, jobZone string) (bool, error) {
+// Covers tells whether t is in the calendar, by what a clock shows, as text; jobZone
+// is for one without a zone.
+func (c *Calendar) Covers(t time.Time, jobZone string) (bool, error) {
 	name := c.Zone
 	if name == "" {
 		name = jobZone
@@ -82,7 +83,7 @@ func (v *version) bars(slot time.Time) string {
 		return "dst"
 	}
 	in := func(c Calendar) bool {
-		covered, err := c.covers(slot, v.Zone)
+		covered, err := c.Covers(slot, v.Zone)
 		return covered && err == nil // an error was told when the version was read
 	}
 	if slices.ContainsFunc(v.Excluded, in) || len(v.Only) > 0 && !slices.ContainsFunc(v.Only, in) {

@@ -30,7 +30,7 @@ func (c *checker) compile(j *job, versions []Version) {
 				}
 			}
 			for _, cal := range slices.Concat(v.Excluded, v.Only) {
-				if _, err := cal.covers(v.Effective, v.Zone); err != nil {
+				if _, err := cal.Covers(v.Effective, v.Zone); err != nil {
 					c.unchecked(2, j.name, "what was due: %v", err)
 					j.unjudged = true
 				}

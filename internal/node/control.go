@@ -84,6 +84,10 @@ func (n *Node) startControl(ctx context.Context, all *stages) (*control, error) 
 	base.run(backfills.Run)
 	feed := jobs.Subscribe()
 	base.run(func(ctx context.Context) error { return feedCatalog(ctx, c.store, feed, catalog, n.log) })
+	calendars := c.store.CalendarsCache()
+	base.run(calendars.Run)
+	followed := calendars.Subscribe()
+	base.run(func(ctx context.Context) error { return keepCalendars(ctx, c.store, followed, n.log) })
 	c.planner, err = planner.New(c.store, planner.Sources{
 		Catalog: catalog,
 		Fresh:   feed.WaitFor,
@@ -101,7 +105,7 @@ func (n *Node) startControl(ctx context.Context, all *stages) (*control, error) 
 	c.lead = func(ctx context.Context, term election.Term) error { return c.planner.Run(ctx, term.Term) }
 
 	for name, cache := range map[string]*store.Cache{
-		"jobs": jobs.Cache, "nodes": nodes.Cache, "pending": pending, "backfills": backfills,
+		"jobs": jobs.Cache, "nodes": nodes.Cache, "pending": pending, "backfills": backfills, "calendars": calendars,
 	} {
 		n.health.Add(ops.Check{Name: "watch of " + name, Func: func(now time.Time) error {
 			return fresh(now, cache.LastHeard(), stale)
@@ -146,7 +150,8 @@ func (n *Node) services(c *control, catalog *planner.Catalog, jobs *store.JobsCa
 	}
 	public, err := api.New(api.Config{
 		Node: n.cfg.Name, Reader: c.store, Lister: jobs, Versions: c.store, Putter: c.store, Pauser: c.store, Triggerer: c.store, Backfills: c.store,
-		Runs: c.store, Watermark: c.store, Leadership: leadership{c.observer}, Nodes: nodes, Jobs: catalog,
+		Calendars: c.store,
+		Runs:      c.store, Watermark: c.store, Leadership: leadership{c.observer}, Nodes: nodes, Jobs: catalog,
 		Logger: n.log.Named("api"),
 	})
 	if err != nil {

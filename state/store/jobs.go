@@ -74,6 +74,7 @@ func (s *Store) PutJob(ctx context.Context, p PutJob) (PutJobResult, error) {
 	uid := rand.Text()
 	entry, change, err := s.edit(ctx, &edit{
 		id: p.ID, revision: p.Revision, actor: p.Actor, reason: p.Reason, now: p.Now, dryRun: p.DryRun,
+		calendars: true,
 		apply: func(was *JobEntry, now int64) (*statev1.Job, state.Change, error) {
 			next, change := &statev1.Job{Uid: uid, Created: now, Anchor: now}, state.ChangeCreate
 			switch {

@@ -35,6 +35,8 @@ type edit struct {
 	actor, reason string
 	now           time.Time
 	dryRun        bool
+	// calendars has the job take its calendars over as they are now.
+	calendars bool
 	// term is set where the change is the leader's: it then stands with the change,
 	// or that is refused.
 	term state.Term
@@ -88,11 +90,17 @@ func (s *Store) edit(ctx context.Context, e *edit) (JobEntry, state.Change, erro
 		if change == 0 {
 			return *was, 0, nil
 		}
+		links := s.linksOf(e.id, was, next)
+		if made == e && e.calendars {
+			if err := s.snapshot(ctx, e.id, next, &links); err != nil {
+				return JobEntry{}, 0, err
+			}
+		}
 		version := made.version(was, next, change, have.generation+1, now)
 		if e.dryRun {
 			return s.entryOf(e.id, next, have.job.ModRevision), change, nil
 		}
-		revision, found, err := s.commitEdit(ctx, e, &have, next, version)
+		revision, found, err := s.commitEdit(ctx, e, &have, next, version, links)
 		if err != nil {
 			return JobEntry{}, 0, err
 		}
@@ -195,7 +203,7 @@ func (k keys) parseVersion(id state.JobID, key string) (int64, error) {
 // commitEdit writes next (nil: deletes the job) and its version. It answers the
 // revision, or 0 and what is stored instead of have.
 func (s *Store) commitEdit(
-	ctx context.Context, e *edit, have *stored, next *statev1.Job, version *statev1.Version,
+	ctx context.Context, e *edit, have *stored, next *statev1.Job, version *statev1.Version, links links,
 ) (int64, stored, error) {
 	id := e.id
 	record, err := proto.Marshal(version)
@@ -223,6 +231,7 @@ func (s *Store) commitEdit(
 		Then: append(ops, kv.Put(versionKey, record, 0), kv.Put(s.changedKey, nil, 0)),
 		Else: append(s.storedOps(id), kv.Get(versionKey)),
 	}
+	t.If, t.Then = append(t.If, links.compares...), append(t.Then, links.ops...)
 	if oldest := generation - state.MaxVersionsKept + 1; oldest > 1 {
 		t.Then = append(t.Then, kv.DeleteRange(s.keys.versionsOf(id), s.keys.version(id, oldest)))
 	}

@@ -28,7 +28,26 @@ func (k keys) pending() string  { return k.prefix + "pending/" }
 func (k keys) active() string   { return k.prefix + "active/" }
 func (k keys) history() string  { return k.prefix + "history/" }
 func (k keys) versions() string { return k.prefix + "versions/" }
-func (k keys) deleted() string  { return k.prefix + "deleted/" }
+
+func (k keys) calendars() string { return k.prefix + "calendars/" }
+
+func (k keys) calendar(id state.CalendarID) string { return k.calendars() + calendarPart(id) }
+
+// calendarUsers is where the jobs stand that name a calendar. Their keys are written
+// with the job, so that a calendar that is named can be neither deleted nor changed
+// behind a job's back.
+func (k keys) calendarUsers(id state.CalendarID) string {
+	return k.prefix + "calendar-users/" + calendarPart(id) + "/"
+}
+
+func (k keys) calendarUser(id state.CalendarID, job string) string {
+	return k.calendarUsers(id) + escape(job)
+}
+
+func calendarPart(id state.CalendarID) string {
+	return escape(id.Namespace) + "/" + escape(id.Name)
+}
+func (k keys) deleted() string { return k.prefix + "deleted/" }
 
 func (k keys) watermark() string { return k.prefix + "timeline/watermark" }
 func (k keys) closed() string    { return k.prefix + "timeline/closed" }

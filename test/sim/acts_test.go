@@ -41,6 +41,7 @@ var acts = []act{
 	{"nap", 1, (*chaos).nap},
 	{"resume", 1, func(c *chaos) { c.w.resume(c.anyJob()) }},
 	{"delete", 1, (*chaos).deleteJob},
+	{"calendar", 1, (*chaos).calendar},
 	{"work", 1, func(c *chaos) { c.employ(c.anyJob()) }},
 }
 
@@ -249,6 +250,12 @@ func (c *chaos) edit() {
 	j := c.anyJob()
 	c.respec(j)
 	c.w.put(j)
+}
+
+// calendar has a calendar say something else, of which jobs may be in the midst.
+func (c *chaos) calendar() {
+	from := time.Now().Add(c.span(-time.Minute, time.Minute)).UTC()
+	c.w.putCalendar("quiet", period(from, from.Add(c.span(time.Second, 3*time.Minute))))
 }
 
 func (c *chaos) deleteJob() {

@@ -151,6 +151,7 @@ func (c *chaos) run(length time.Duration) {
 	for range 3 {
 		c.startWorker()
 	}
+	c.calendar()
 	for range *jobsFlag {
 		c.createJob()
 	}
@@ -270,6 +271,12 @@ func (c *chaos) respec(j *job) {
 		s.CatchUpLimit = pick(c, 0, 2, 20)
 		s.CatchUpWindow = pick(c, 0, 0, 20*time.Second)
 		s.Jitter = pick(c, 0, 0, 0, 900*time.Millisecond, 20*time.Second, 3*time.Minute)
+		s.ExcludedCalendars, s.OnlyCalendars = nil, nil
+		if c.chance(20) {
+			s.ExcludedCalendars = []string{"quiet"}
+		} else if c.chance(10) {
+			s.OnlyCalendars = []string{"quiet"}
+		}
 		s.Start, s.End = time.Time{}, time.Time{}
 		if c.chance(15) {
 			s.Start = time.Now().Add(c.span(-time.Minute, 2*time.Minute)).UTC()

@@ -31,7 +31,7 @@ type CalendarSpec struct {
 	// IANA name of the zone in which dates and hours are meant; default: the zone of
 	// the job that names the calendar.
 	TimeZone string `protobuf:"bytes,2,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
-	// At most 1000, and the whole at most 32 KiB. An instant is in the calendar if it
+	// At most 500, and the whole at most 16 KiB. An instant is in the calendar if it
 	// is in any of them.
 	Entries       []*CalendarEntry `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -650,7 +650,7 @@ type JobSpec struct {
 	// run; their verdict is skipped:calendar.
 	ExcludedCalendars []string `protobuf:"bytes,15,rep,name=excluded_calendars,json=excludedCalendars,proto3" json:"excluded_calendars,omitempty"`
 	// The same for slots outside of all of these. Both lists together name at most
-	// 8 calendars.
+	// 4 calendars.
 	OnlyCalendars []string `protobuf:"bytes,16,rep,name=only_calendars,json=onlyCalendars,proto3" json:"only_calendars,omitempty"`
 	// What becomes of a local time that the zone's clock leaves out. Default
 	// MISSING_TIME_SHIFT.

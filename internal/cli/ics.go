@@ -1,0 +1,324 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/leaderd/leaderd/planner/schedule"
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	"github.com/leaderd/leaderd/state"
+)
+
+// icsLine is one line of an iCalendar file, put together where it was folded.
+type icsLine struct {
+	number              int // of its first part
+	name, params, value string
+}
+
+func (l *icsLine) fail(format string, args ...any) error {
+	return fmt.Errorf("line %d: %s: %s", l.number, l.name, fmt.Sprintf(format, args...))
+}
+
+// param answers a parameter of the line.
+func (l *icsLine) param(name string) string {
+	for p := range strings.SplitSeq(l.params, ";") {
+		if key, value, ok := strings.Cut(p, "="); ok && strings.EqualFold(key, name) {
+			return strings.Trim(value, `"`)
+		}
+	}
+	return ""
+}
+
+// icsLines unfolds the content.
+func icsLines(content []byte) ([]icsLine, error) {
+	var out []icsLine
+	var text string
+	var first int
+	flush := func() error {
+		if strings.TrimSpace(text) == "" {
+			return nil
+		}
+		head, value, ok := strings.Cut(text, ":")
+		// A colon in quotes belongs to a parameter.
+		for ok && strings.Count(head, `"`)%2 == 1 {
+			var more string
+			more, value, ok = strings.Cut(value, ":")
+			head += ":" + more
+		}
+		if !ok {
+			return fmt.Errorf("line %d: %q has no colon: this is no iCalendar file", first, clip(text))
+		}
+		name, params, _ := strings.Cut(head, ";")
+		out = append(out, icsLine{first, strings.ToUpper(strings.TrimSpace(name)), params, value})
+		return nil
+	}
+	for i, line := range strings.Split(strings.ReplaceAll(string(content), "\r\n", "\n"), "\n") {
+		if i > 0 && line != "" && (line[0] == ' ' || line[0] == '\t') {
+			text += line[1:]
+			continue
+		}
+		if err := flush(); err != nil {
+			return nil, err
+		}
+		text, first = strings.TrimPrefix(line, "\uFEFF"), i+1
+	}
+	return out, flush()
+}
+
+// event is what is read of a VEVENT.
+type event struct {
+	begin                        *icsLine
+	summary, status              string
+	start, end, duration, repeat *icsLine
+}
+
+// parseICS reads the events of an iCalendar file. What it does not understand is an
+// error, never left out. zone is that of whole days, and of times that bring none.
+func parseICS(content []byte, zone string) (*leaderdv1.CalendarSpec, error) {
+	lines, err := icsLines(content)
+	if err != nil {
+		return nil, err
+	}
+	spec := &leaderdv1.CalendarSpec{TimeZone: zone}
+	if zone != "" {
+		if _, err := schedule.Location(zone); err != nil {
+			return nil, fmt.Errorf("--zone: %w", err)
+		}
+	}
+	var e *event
+	var inside []string
+	for i := range lines {
+		l := &lines[i]
+		switch {
+		case l.name == "BEGIN":
+			inside = append(inside, strings.ToUpper(l.value))
+			if l.value == "VEVENT" {
+				e = &event{begin: l}
+			}
+		case l.name == "END":
+			if len(inside) == 0 || inside[len(inside)-1] != strings.ToUpper(l.value) {
+				return nil, l.fail("%q ends, which has not begun", clip(l.value))
+			}
+			inside = inside[:len(inside)-1]
+			if strings.EqualFold(l.value, "VEVENT") {
+				entries, err := e.entries(zone)
+				if err != nil {
+					return nil, err
+				}
+				spec.Entries, e = append(spec.Entries, entries...), nil
+			}
+		case e != nil && inside[len(inside)-1] == "VEVENT":
+			if err := e.take(l); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(inside) > 0 {
+		return nil, fmt.Errorf("%s has no end: the file is cut off", inside[len(inside)-1])
+	}
+	if len(spec.GetEntries()) == 0 {
+		return nil, fmt.Errorf("there is no event in it")
+	}
+	return spec, nil
+}
+
+func (e *event) take(l *icsLine) error {
+	switch l.name {
+	case "SUMMARY":
+		e.summary = icsText(l.value)
+	case "STATUS":
+		e.status = strings.ToUpper(l.value)
+	case "DTSTART":
+		e.start = l
+	case "DTEND":
+		e.end = l
+	case "DURATION":
+		e.duration = l
+	case "RRULE":
+		if e.repeat != nil {
+			return l.fail("a second rule in one event is not supported")
+		}
+		e.repeat = l
+	case "RDATE", "EXDATE", "EXRULE", "RECURRENCE-ID":
+		return l.fail("exceptions from a recurring event are not supported: write its days as entries of their own")
+	}
+	return nil
+}
+
+// icsText undoes the escapes of text, and cuts it to what an entry's name may have.
+func icsText(s string) string {
+	s = strings.NewReplacer(`\n`, " ", `\N`, " ", `\,`, ",", `\;`, ";", `\\`, `\`).Replace(s)
+	s = printable(s)
+	for len(s) > state.MaxEntryName {
+		s = strings.ToValidUTF8(s[:state.MaxEntryName], "")
+	}
+	return s
+}
+
+func (e *event) entries(zone string) ([]*leaderdv1.CalendarEntry, error) {
+	switch {
+	case e.status == "CANCELLED":
+		return nil, nil
+	case e.start == nil:
+		return nil, e.begin.fail("the event has no DTSTART")
+	case e.end != nil && e.duration != nil:
+		return nil, e.duration.fail("stands beside DTEND")
+	case e.duration != nil:
+		return nil, e.duration.fail("is not supported: write DTEND")
+	}
+	if e.start.param("VALUE") == "DATE" || len(e.start.value) == len("20060102") {
+		return e.days()
+	}
+	return e.hours(zone)
+}
+
+// days are the entries of an event of whole days.
+func (e *event) days() ([]*leaderdv1.CalendarEntry, error) {
+	first, err := time.Parse("20060102", e.start.value)
+	if err != nil {
+		return nil, e.start.fail("%q is no date", clip(e.start.value))
+	}
+	last := first
+	if e.end != nil {
+		end, err := time.Parse("20060102", e.end.value)
+		if err != nil || end.Before(first) {
+			return nil, e.end.fail("%q is no date after DTSTART", clip(e.end.value))
+		}
+		if end.After(first) { // it is the day after the last
+			last = end.AddDate(0, 0, -1)
+		}
+	}
+	layout := time.DateOnly
+	if e.repeat != nil {
+		rule, err := e.rule()
+		if err != nil {
+			return nil, err
+		}
+		layout = "01-02"
+		switch {
+		case rule["FREQ"] != "YEARLY":
+			return nil, e.repeat.fail("%q is not supported for whole days: only FREQ=YEARLY is", clip(e.repeat.value))
+		case !rule.only("FREQ", "INTERVAL", "BYMONTH", "BYMONTHDAY", "WKST") || rule["INTERVAL"] != "" && rule["INTERVAL"] != "1" ||
+			rule["BYMONTH"] != "" && rule["BYMONTH"] != strconv.Itoa(int(first.Month())) ||
+			rule["BYMONTHDAY"] != "" && rule["BYMONTHDAY"] != strconv.Itoa(first.Day()):
+			return nil, e.repeat.fail("%q is not supported: of yearly events only those of the same day in every year, without an end, are", clip(e.repeat.value))
+		case last.Sub(first) >= 364*24*time.Hour:
+			return nil, e.repeat.fail("the event lasts as long as its year")
+		}
+	}
+	entry := &leaderdv1.CalendarEntry{Name: e.summary}
+	if first.Equal(last) {
+		entry.When = &leaderdv1.CalendarEntry_Date{Date: first.Format(layout)}
+	} else {
+		entry.When = &leaderdv1.CalendarEntry_Range{Range: &leaderdv1.DateRange{First: first.Format(layout), Last: last.Format(layout)}}
+	}
+	return []*leaderdv1.CalendarEntry{entry}, nil
+}
+
+// hours are the entries of an event that has times.
+func (e *event) hours(zone string) ([]*leaderdv1.CalendarEntry, error) {
+	start, startZone, err := e.start.instant(zone)
+	if err != nil {
+		return nil, err
+	}
+	if e.end == nil {
+		return nil, e.start.fail("the event has no DTEND, so that it takes no time")
+	}
+	end, _, err := e.end.instant(zone)
+	if err != nil {
+		return nil, err
+	}
+	if !start.Before(end) {
+		return nil, e.end.fail("is not after DTSTART")
+	}
+	if e.repeat == nil {
+		return []*leaderdv1.CalendarEntry{{Name: e.summary, When: &leaderdv1.CalendarEntry_Period{
+			Period: &leaderdv1.Period{Start: timestamppb.New(start), End: timestamppb.New(end)},
+		}}}, nil
+	}
+	rule, err := e.rule()
+	if err != nil {
+		return nil, err
+	}
+	from, to := start.Format("15:04"), end.Format("15:04")
+	if to == "00:00" && end.Sub(start) <= 24*time.Hour {
+		to = "24:00"
+	}
+	switch {
+	case rule["FREQ"] != "WEEKLY" || !rule.only("FREQ", "INTERVAL", "BYDAY", "WKST") || rule["INTERVAL"] != "" && rule["INTERVAL"] != "1":
+		return nil, e.repeat.fail("%q is not supported: of events with times only those of every week, without an end, are", clip(e.repeat.value))
+	case startZone != zone:
+		return nil, e.start.fail("weekly hours are meant in the calendar's zone: give --zone %s", startZone)
+	case start.Second() != 0 || end.Second() != 0 || to <= from:
+		return nil, e.end.fail("weekly hours must be whole minutes and end on the day on which they begin")
+	}
+	days := []string{strings.ToUpper(start.Weekday().String()[:3])}
+	if rule["BYDAY"] != "" {
+		days = nil
+		for day := range strings.SplitSeq(rule["BYDAY"], ",") {
+			i := slices.Index([]string{"SU", "MO", "TU", "WE", "TH", "FR", "SA"}, day)
+			if i < 0 {
+				return nil, e.repeat.fail("%q is no weekday", clip(day))
+			}
+			days = append(days, strings.ToUpper(time.Weekday(i).String()[:3]))
+		}
+	}
+	return []*leaderdv1.CalendarEntry{{Name: e.summary, When: &leaderdv1.CalendarEntry_Weekly{
+		Weekly: &leaderdv1.WeeklyHours{Days: days, From: from, To: to},
+	}}}, nil
+}
+
+// instant reads a time and the zone that it is in.
+func (l *icsLine) instant(zone string) (time.Time, string, error) {
+	if text, utc := strings.CutSuffix(l.value, "Z"); utc {
+		t, err := time.Parse("20060102T150405", text)
+		if err != nil {
+			return t, "", l.fail("%q is no time", clip(l.value))
+		}
+		return t, "UTC", nil
+	}
+	if own := l.param("TZID"); own != "" {
+		zone = own
+	}
+	if zone == "" {
+		return time.Time{}, "", l.fail("%q names no zone: give --zone", clip(l.value))
+	}
+	loc, err := schedule.Location(zone)
+	if err != nil {
+		return time.Time{}, "", l.fail("%s", err)
+	}
+	t, err := time.ParseInLocation("20060102T150405", l.value, loc)
+	if err != nil {
+		return t, "", l.fail("%q is no time", clip(l.value))
+	}
+	return t, zone, nil
+}
+
+// icsRule is a recurrence rule, by its parts.
+type icsRule map[string]string
+
+func (r icsRule) only(names ...string) bool {
+	for name := range r {
+		if !slices.Contains(names, name) {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *event) rule() (icsRule, error) {
+	r := icsRule{}
+	for part := range strings.SplitSeq(strings.ToUpper(e.repeat.value), ";") {
+		name, value, ok := strings.Cut(part, "=")
+		if !ok || r[name] != "" {
+			return nil, e.repeat.fail("%q is no rule", clip(e.repeat.value))
+		}
+		r[name] = value
+	}
+	return r, nil
+}

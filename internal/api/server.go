@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 
+	"github.com/leaderd/leaderd/planner"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/store"
@@ -86,10 +87,11 @@ type NodeLister interface {
 	Nodes() []state.Node
 }
 
-// JobCounter tells how many jobs are stored and how many of them are broken.
-// *planner.Catalog is one.
+// JobCounter tells how many jobs are stored and how many of them are broken, and
+// how many are due together. *planner.Catalog is one.
 type JobCounter interface {
 	Len() (jobs, broken int)
+	Together(instants []time.Time, except state.JobID) (jobs int, found []planner.Together)
 }
 
 // Config has what the services answer from. All fields but Wall

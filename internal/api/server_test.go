@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/leaderd/leaderd/planner"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/kv"
@@ -60,6 +61,18 @@ func (leadership) Leader() (string, int64) { return "n1", 7 }
 type counts struct{}
 
 func (counts) Len() (jobs, broken int) { return 2, 1 }
+
+// Together says that three others are due in every full hour.
+func (counts) Together(instants []time.Time, _ state.JobID) (jobs int, found []planner.Together) {
+	for _, at := range instants {
+		one := planner.Together{At: at}
+		if at.Minute() == 0 {
+			one.Jobs, one.Some = 3, []state.JobID{{Namespace: "default", Name: "a"}}
+		}
+		found = append(found, one)
+	}
+	return 4, found
+}
 
 // serve serves the API from db, which wrap may make faulty.
 func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {

@@ -26,6 +26,7 @@ func jobCommand(d Deps) *cobra.Command {
 		jobBackfill(d, o),
 		jobLedger(d, o),
 		jobExplain(d, o),
+		jobSimulate(d, o),
 	)
 	c.Aliases = []string{"jobs"}
 	o.bind(c.PersistentFlags(), d)

@@ -52,6 +52,8 @@ type fake struct {
 
 	explained *leaderdv1.ExplainSlotResponse
 	explain   *leaderdv1.ExplainSlotRequest // the last
+
+	simulated *leaderdv1.SimulateJobResponse
 }
 
 var slot = time.Date(2026, 11, 30, 2, 0, 0, 0, time.UTC)

@@ -981,27 +981,31 @@ func (x *SimulateJobRequest) GetMaxSlots() int32 {
 // SimulateJobResponse is what a spec would do.
 type SimulateJobResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// The window.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// See start_time.
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// Up to where slots were counted and compared: end_time, or earlier where that took
+	// more than 100000 slots.
+	ComputedUntil *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=computed_until,json=computedUntil,proto3" json:"computed_until,omitempty"`
 	// The first slots of the window.
-	Slots []*timestamppb.Timestamp `protobuf:"bytes,1,rep,name=slots,proto3" json:"slots,omitempty"`
-	// How many the window has.
-	SlotCount int64 `protobuf:"varint,2,opt,name=slot_count,json=slotCount,proto3" json:"slot_count,omitempty"`
+	Slots []*SimulatedSlot `protobuf:"bytes,4,rep,name=slots,proto3" json:"slots,omitempty"`
+	// How many there are.
+	SlotCount int64 `protobuf:"varint,5,opt,name=slot_count,json=slotCount,proto3" json:"slot_count,omitempty"`
+	// How many of them would be skipped, by a calendar or a clock change.
+	SkippedCount int64 `protobuf:"varint,6,opt,name=skipped_count,json=skippedCount,proto3" json:"skipped_count,omitempty"`
 	// What @every counts from: as stored if the schedules and the zone are the live
 	// version's, or else now.
-	AnchorTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=anchor_time,json=anchorTime,proto3" json:"anchor_time,omitempty"`
+	AnchorTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=anchor_time,json=anchorTime,proto3" json:"anchor_time,omitempty"`
 	// Clock changes in the window that leave out or repeat local times of a schedule;
 	// at most 100.
-	ClockWarnings []*ClockWarning `protobuf:"bytes,4,rep,name=clock_warnings,json=clockWarnings,proto3" json:"clock_warnings,omitempty"`
+	ClockWarnings []*ClockWarning `protobuf:"bytes,8,rep,name=clock_warnings,json=clockWarnings,proto3" json:"clock_warnings,omitempty"`
 	// Against the live version; absent if there is none.
-	Diff *SlotDiff `protobuf:"bytes,5,opt,name=diff,proto3" json:"diff,omitempty"`
+	Diff *SlotDiff `protobuf:"bytes,9,opt,name=diff,proto3" json:"diff,omitempty"`
 	// By measured durations of the job's last runs; absent if there are none.
-	Forecast *DurationForecast `protobuf:"bytes,6,opt,name=forecast,proto3" json:"forecast,omitempty"`
-	// The seconds with most jobs of the cluster among the first slots; absent where no
-	// cluster was asked.
-	Collisions *Collisions `protobuf:"bytes,7,opt,name=collisions,proto3" json:"collisions,omitempty"`
-	// The window.
-	StartTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// See start_time.
-	EndTime       *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	Forecast *DurationForecast `protobuf:"bytes,10,opt,name=forecast,proto3" json:"forecast,omitempty"`
+	// The seconds with most jobs of the cluster; absent where no cluster was asked.
+	Collisions    *Collisions `protobuf:"bytes,11,opt,name=collisions,proto3" json:"collisions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1036,7 +1040,28 @@ func (*SimulateJobResponse) Descriptor() ([]byte, []int) {
 	return file_leaderd_v1_explain_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *SimulateJobResponse) GetSlots() []*timestamppb.Timestamp {
+func (x *SimulateJobResponse) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *SimulateJobResponse) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+func (x *SimulateJobResponse) GetComputedUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ComputedUntil
+	}
+	return nil
+}
+
+func (x *SimulateJobResponse) GetSlots() []*SimulatedSlot {
 	if x != nil {
 		return x.Slots
 	}
@@ -1046,6 +1071,13 @@ func (x *SimulateJobResponse) GetSlots() []*timestamppb.Timestamp {
 func (x *SimulateJobResponse) GetSlotCount() int64 {
 	if x != nil {
 		return x.SlotCount
+	}
+	return 0
+}
+
+func (x *SimulateJobResponse) GetSkippedCount() int64 {
+	if x != nil {
+		return x.SkippedCount
 	}
 	return 0
 }
@@ -1085,18 +1117,78 @@ func (x *SimulateJobResponse) GetCollisions() *Collisions {
 	return nil
 }
 
-func (x *SimulateJobResponse) GetStartTime() *timestamppb.Timestamp {
+// SimulatedSlot is a slot that a spec would have.
+type SimulatedSlot struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The slot.
+	SlotTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=slot_time,json=slotTime,proto3" json:"slot_time,omitempty"`
+	// What a clock of the job's zone shows then, such as 2027-03-28T03:00:00+02:00.
+	LocalTime string `protobuf:"bytes,2,opt,name=local_time,json=localTime,proto3" json:"local_time,omitempty"`
+	// When it would start: later than the slot by the job's jitter.
+	DueTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
+	// Why it would be skipped, such as "calendar: in calendar holidays: 2026-12-25";
+	// empty if it would not.
+	Skipped       string `protobuf:"bytes,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SimulatedSlot) Reset() {
+	*x = SimulatedSlot{}
+	mi := &file_leaderd_v1_explain_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SimulatedSlot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SimulatedSlot) ProtoMessage() {}
+
+func (x *SimulatedSlot) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_explain_proto_msgTypes[11]
 	if x != nil {
-		return x.StartTime
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SimulatedSlot.ProtoReflect.Descriptor instead.
+func (*SimulatedSlot) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_explain_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SimulatedSlot) GetSlotTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SlotTime
 	}
 	return nil
 }
 
-func (x *SimulateJobResponse) GetEndTime() *timestamppb.Timestamp {
+func (x *SimulatedSlot) GetLocalTime() string {
 	if x != nil {
-		return x.EndTime
+		return x.LocalTime
+	}
+	return ""
+}
+
+func (x *SimulatedSlot) GetDueTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DueTime
 	}
 	return nil
+}
+
+func (x *SimulatedSlot) GetSkipped() string {
+	if x != nil {
+		return x.Skipped
+	}
+	return ""
 }
 
 // ClockWarning is a clock change that concerns a schedule.
@@ -1124,7 +1216,7 @@ type ClockWarning struct {
 
 func (x *ClockWarning) Reset() {
 	*x = ClockWarning{}
-	mi := &file_leaderd_v1_explain_proto_msgTypes[11]
+	mi := &file_leaderd_v1_explain_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1136,7 +1228,7 @@ func (x *ClockWarning) String() string {
 func (*ClockWarning) ProtoMessage() {}
 
 func (x *ClockWarning) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_explain_proto_msgTypes[11]
+	mi := &file_leaderd_v1_explain_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1149,7 +1241,7 @@ func (x *ClockWarning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockWarning.ProtoReflect.Descriptor instead.
 func (*ClockWarning) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_explain_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_v1_explain_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ClockWarning) GetSchedule() string {
@@ -1222,17 +1314,14 @@ type SlotDiff struct {
 	// The first that would be new; at most 10.
 	FirstAdded []*timestamppb.Timestamp `protobuf:"bytes,5,rep,name=first_added,json=firstAdded,proto3" json:"first_added,omitempty"`
 	// The first that would be gone; at most 10.
-	FirstRemoved []*timestamppb.Timestamp `protobuf:"bytes,6,rep,name=first_removed,json=firstRemoved,proto3" json:"first_removed,omitempty"`
-	// Up to where was compared: the window's end, or earlier where it has more than
-	// 100000 slots.
-	ComparedUntil *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=compared_until,json=comparedUntil,proto3" json:"compared_until,omitempty"`
+	FirstRemoved  []*timestamppb.Timestamp `protobuf:"bytes,6,rep,name=first_removed,json=firstRemoved,proto3" json:"first_removed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SlotDiff) Reset() {
 	*x = SlotDiff{}
-	mi := &file_leaderd_v1_explain_proto_msgTypes[12]
+	mi := &file_leaderd_v1_explain_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1244,7 +1333,7 @@ func (x *SlotDiff) String() string {
 func (*SlotDiff) ProtoMessage() {}
 
 func (x *SlotDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_explain_proto_msgTypes[12]
+	mi := &file_leaderd_v1_explain_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1257,7 +1346,7 @@ func (x *SlotDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDiff.ProtoReflect.Descriptor instead.
 func (*SlotDiff) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_explain_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_v1_explain_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SlotDiff) GetGeneration() int64 {
@@ -1302,13 +1391,6 @@ func (x *SlotDiff) GetFirstRemoved() []*timestamppb.Timestamp {
 	return nil
 }
 
-func (x *SlotDiff) GetComparedUntil() *timestamppb.Timestamp {
-	if x != nil {
-		return x.ComparedUntil
-	}
-	return nil
-}
-
 // DurationForecast says which runs would overlap.
 type DurationForecast struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1323,18 +1405,14 @@ type DurationForecast struct {
 	// The same if each took p95.
 	OverlapsP95 int64 `protobuf:"varint,5,opt,name=overlaps_p95,json=overlapsP95,proto3" json:"overlaps_p95,omitempty"`
 	// The first such slot at p95.
-	FirstOverlap *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=first_overlap,json=firstOverlap,proto3" json:"first_overlap,omitempty"`
-	// Up to where was looked.
-	UntilTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=until_time,json=untilTime,proto3" json:"until_time,omitempty"`
-	// What the overlap policy would make of them, for people.
-	Effect        string `protobuf:"bytes,8,opt,name=effect,proto3" json:"effect,omitempty"`
+	FirstOverlap  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=first_overlap,json=firstOverlap,proto3" json:"first_overlap,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DurationForecast) Reset() {
 	*x = DurationForecast{}
-	mi := &file_leaderd_v1_explain_proto_msgTypes[13]
+	mi := &file_leaderd_v1_explain_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1424,7 @@ func (x *DurationForecast) String() string {
 func (*DurationForecast) ProtoMessage() {}
 
 func (x *DurationForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_explain_proto_msgTypes[13]
+	mi := &file_leaderd_v1_explain_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1437,7 @@ func (x *DurationForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DurationForecast.ProtoReflect.Descriptor instead.
 func (*DurationForecast) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_explain_proto_rawDescGZIP(), []int{13}
+	return file_leaderd_v1_explain_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DurationForecast) GetRuns() int32 {
@@ -1404,26 +1482,13 @@ func (x *DurationForecast) GetFirstOverlap() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *DurationForecast) GetUntilTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.UntilTime
-	}
-	return nil
-}
-
-func (x *DurationForecast) GetEffect() string {
-	if x != nil {
-		return x.Effect
-	}
-	return ""
-}
-
 // Collisions are seconds in which other jobs are due as well.
 type Collisions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Jobs of the cluster that were looked at.
 	Jobs int64 `protobuf:"varint,1,opt,name=jobs,proto3" json:"jobs,omitempty"`
-	// Slots of this job that were looked at, from the first on.
+	// Listed slots that were looked at, from the first on; fewer where there are many
+	// jobs.
 	Slots int64 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`
 	// The worst of them; at most 10.
 	Worst         []*BusySecond `protobuf:"bytes,3,rep,name=worst,proto3" json:"worst,omitempty"`
@@ -1433,7 +1498,7 @@ type Collisions struct {
 
 func (x *Collisions) Reset() {
 	*x = Collisions{}
-	mi := &file_leaderd_v1_explain_proto_msgTypes[14]
+	mi := &file_leaderd_v1_explain_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1510,7 @@ func (x *Collisions) String() string {
 func (*Collisions) ProtoMessage() {}
 
 func (x *Collisions) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_explain_proto_msgTypes[14]
+	mi := &file_leaderd_v1_explain_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +1523,7 @@ func (x *Collisions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Collisions.ProtoReflect.Descriptor instead.
 func (*Collisions) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_explain_proto_rawDescGZIP(), []int{14}
+	return file_leaderd_v1_explain_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Collisions) GetJobs() int64 {
@@ -1497,7 +1562,7 @@ type BusySecond struct {
 
 func (x *BusySecond) Reset() {
 	*x = BusySecond{}
-	mi := &file_leaderd_v1_explain_proto_msgTypes[15]
+	mi := &file_leaderd_v1_explain_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1509,7 +1574,7 @@ func (x *BusySecond) String() string {
 func (*BusySecond) ProtoMessage() {}
 
 func (x *BusySecond) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_explain_proto_msgTypes[15]
+	mi := &file_leaderd_v1_explain_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1522,7 +1587,7 @@ func (x *BusySecond) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BusySecond.ProtoReflect.Descriptor instead.
 func (*BusySecond) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_explain_proto_rawDescGZIP(), []int{15}
+	return file_leaderd_v1_explain_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *BusySecond) GetTime() *timestamppb.Timestamp {
@@ -1638,22 +1703,31 @@ const file_leaderd_v1_explain_proto_rawDesc = "" +
 	"\n" +
 	"start_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
 	"\bend_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x1b\n" +
-	"\tmax_slots\x18\x04 \x01(\x05R\bmaxSlots\"\xf2\x03\n" +
-	"\x13SimulateJobResponse\x120\n" +
-	"\x05slots\x18\x01 \x03(\v2\x1a.google.protobuf.TimestampR\x05slots\x12\x1d\n" +
+	"\tmax_slots\x18\x04 \x01(\x05R\bmaxSlots\"\xd9\x04\n" +
+	"\x13SimulateJobResponse\x129\n" +
 	"\n" +
-	"slot_count\x18\x02 \x01(\x03R\tslotCount\x12;\n" +
-	"\vanchor_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"start_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
+	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12A\n" +
+	"\x0ecomputed_until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\rcomputedUntil\x12/\n" +
+	"\x05slots\x18\x04 \x03(\v2\x19.leaderd.v1.SimulatedSlotR\x05slots\x12\x1d\n" +
+	"\n" +
+	"slot_count\x18\x05 \x01(\x03R\tslotCount\x12#\n" +
+	"\rskipped_count\x18\x06 \x01(\x03R\fskippedCount\x12;\n" +
+	"\vanchor_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"anchorTime\x12?\n" +
-	"\x0eclock_warnings\x18\x04 \x03(\v2\x18.leaderd.v1.ClockWarningR\rclockWarnings\x12(\n" +
-	"\x04diff\x18\x05 \x01(\v2\x14.leaderd.v1.SlotDiffR\x04diff\x128\n" +
-	"\bforecast\x18\x06 \x01(\v2\x1c.leaderd.v1.DurationForecastR\bforecast\x126\n" +
+	"\x0eclock_warnings\x18\b \x03(\v2\x18.leaderd.v1.ClockWarningR\rclockWarnings\x12(\n" +
+	"\x04diff\x18\t \x01(\v2\x14.leaderd.v1.SlotDiffR\x04diff\x128\n" +
+	"\bforecast\x18\n" +
+	" \x01(\v2\x1c.leaderd.v1.DurationForecastR\bforecast\x126\n" +
 	"\n" +
-	"collisions\x18\a \x01(\v2\x16.leaderd.v1.CollisionsR\n" +
-	"collisions\x129\n" +
+	"collisions\x18\v \x01(\v2\x16.leaderd.v1.CollisionsR\n" +
+	"collisions\"\xb8\x01\n" +
+	"\rSimulatedSlot\x127\n" +
+	"\tslot_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bslotTime\x12\x1d\n" +
 	"\n" +
-	"start_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
-	"\bend_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"\xbd\x02\n" +
+	"local_time\x18\x02 \x01(\tR\tlocalTime\x125\n" +
+	"\bdue_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\x12\x18\n" +
+	"\askipped\x18\x04 \x01(\tR\askipped\"\xbd\x02\n" +
 	"\fClockWarning\x12\x1a\n" +
 	"\bschedule\x18\x01 \x01(\tR\bschedule\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12>\n" +
@@ -1663,7 +1737,7 @@ const file_leaderd_v1_explain_proto_rawDesc = "" +
 	"local_time\x18\x05 \x01(\tR\tlocalTime\x12\x14\n" +
 	"\x05count\x18\x06 \x01(\x03R\x05count\x12\x16\n" +
 	"\x06effect\x18\a \x01(\tR\x06effect\x12\x16\n" +
-	"\x06detail\x18\b \x01(\tR\x06detail\"\xb9\x02\n" +
+	"\x06detail\x18\b \x01(\tR\x06detail\"\xf6\x01\n" +
 	"\bSlotDiff\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -1673,18 +1747,14 @@ const file_leaderd_v1_explain_proto_rawDesc = "" +
 	"\tunchanged\x18\x04 \x01(\x03R\tunchanged\x12;\n" +
 	"\vfirst_added\x18\x05 \x03(\v2\x1a.google.protobuf.TimestampR\n" +
 	"firstAdded\x12?\n" +
-	"\rfirst_removed\x18\x06 \x03(\v2\x1a.google.protobuf.TimestampR\ffirstRemoved\x12A\n" +
-	"\x0ecompared_until\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\rcomparedUntil\"\xda\x02\n" +
+	"\rfirst_removed\x18\x06 \x03(\v2\x1a.google.protobuf.TimestampR\ffirstRemoved\"\x87\x02\n" +
 	"\x10DurationForecast\x12\x12\n" +
 	"\x04runs\x18\x01 \x01(\x05R\x04runs\x12+\n" +
 	"\x03p50\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03p50\x12+\n" +
 	"\x03p95\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03p95\x12!\n" +
 	"\foverlaps_p50\x18\x04 \x01(\x03R\voverlapsP50\x12!\n" +
 	"\foverlaps_p95\x18\x05 \x01(\x03R\voverlapsP95\x12?\n" +
-	"\rfirst_overlap\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\ffirstOverlap\x129\n" +
-	"\n" +
-	"until_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tuntilTime\x12\x16\n" +
-	"\x06effect\x18\b \x01(\tR\x06effect\"d\n" +
+	"\rfirst_overlap\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\ffirstOverlap\"d\n" +
 	"\n" +
 	"Collisions\x12\x12\n" +
 	"\x04jobs\x18\x01 \x01(\x03R\x04jobs\x12\x14\n" +
@@ -1713,7 +1783,7 @@ func file_leaderd_v1_explain_proto_rawDescGZIP() []byte {
 }
 
 var file_leaderd_v1_explain_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_leaderd_v1_explain_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_leaderd_v1_explain_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_leaderd_v1_explain_proto_goTypes = []any{
 	(Slot_Answer)(0),              // 0: leaderd.v1.Slot.Answer
 	(*Slot)(nil),                  // 1: leaderd.v1.Slot
@@ -1727,76 +1797,78 @@ var file_leaderd_v1_explain_proto_goTypes = []any{
 	(*Obstacle)(nil),              // 9: leaderd.v1.Obstacle
 	(*SimulateJobRequest)(nil),    // 10: leaderd.v1.SimulateJobRequest
 	(*SimulateJobResponse)(nil),   // 11: leaderd.v1.SimulateJobResponse
-	(*ClockWarning)(nil),          // 12: leaderd.v1.ClockWarning
-	(*SlotDiff)(nil),              // 13: leaderd.v1.SlotDiff
-	(*DurationForecast)(nil),      // 14: leaderd.v1.DurationForecast
-	(*Collisions)(nil),            // 15: leaderd.v1.Collisions
-	(*BusySecond)(nil),            // 16: leaderd.v1.BusySecond
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(*Run)(nil),                   // 18: leaderd.v1.Run
-	(JobVersion_Change)(0),        // 19: leaderd.v1.JobVersion.Change
-	(*Job)(nil),                   // 20: leaderd.v1.Job
-	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
+	(*SimulatedSlot)(nil),         // 12: leaderd.v1.SimulatedSlot
+	(*ClockWarning)(nil),          // 13: leaderd.v1.ClockWarning
+	(*SlotDiff)(nil),              // 14: leaderd.v1.SlotDiff
+	(*DurationForecast)(nil),      // 15: leaderd.v1.DurationForecast
+	(*Collisions)(nil),            // 16: leaderd.v1.Collisions
+	(*BusySecond)(nil),            // 17: leaderd.v1.BusySecond
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(*Run)(nil),                   // 19: leaderd.v1.Run
+	(JobVersion_Change)(0),        // 20: leaderd.v1.JobVersion.Change
+	(*Job)(nil),                   // 21: leaderd.v1.Job
+	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
 }
 var file_leaderd_v1_explain_proto_depIdxs = []int32{
-	17, // 0: leaderd.v1.Slot.slot_time:type_name -> google.protobuf.Timestamp
-	17, // 1: leaderd.v1.Slot.until_time:type_name -> google.protobuf.Timestamp
+	18, // 0: leaderd.v1.Slot.slot_time:type_name -> google.protobuf.Timestamp
+	18, // 1: leaderd.v1.Slot.until_time:type_name -> google.protobuf.Timestamp
 	0,  // 2: leaderd.v1.Slot.answer:type_name -> leaderd.v1.Slot.Answer
-	18, // 3: leaderd.v1.Slot.run:type_name -> leaderd.v1.Run
+	19, // 3: leaderd.v1.Slot.run:type_name -> leaderd.v1.Run
 	2,  // 4: leaderd.v1.Slot.by:type_name -> leaderd.v1.VersionRef
-	19, // 5: leaderd.v1.VersionRef.change:type_name -> leaderd.v1.JobVersion.Change
-	17, // 6: leaderd.v1.VersionRef.effective_time:type_name -> google.protobuf.Timestamp
-	17, // 7: leaderd.v1.ListSlotsRequest.start_time:type_name -> google.protobuf.Timestamp
-	17, // 8: leaderd.v1.ListSlotsRequest.end_time:type_name -> google.protobuf.Timestamp
+	20, // 5: leaderd.v1.VersionRef.change:type_name -> leaderd.v1.JobVersion.Change
+	18, // 6: leaderd.v1.VersionRef.effective_time:type_name -> google.protobuf.Timestamp
+	18, // 7: leaderd.v1.ListSlotsRequest.start_time:type_name -> google.protobuf.Timestamp
+	18, // 8: leaderd.v1.ListSlotsRequest.end_time:type_name -> google.protobuf.Timestamp
 	1,  // 9: leaderd.v1.ListSlotsResponse.slots:type_name -> leaderd.v1.Slot
-	17, // 10: leaderd.v1.ListSlotsResponse.watermark:type_name -> google.protobuf.Timestamp
-	17, // 11: leaderd.v1.ExplainSlotRequest.time:type_name -> google.protobuf.Timestamp
-	17, // 12: leaderd.v1.ExplainSlotResponse.time:type_name -> google.protobuf.Timestamp
+	18, // 10: leaderd.v1.ListSlotsResponse.watermark:type_name -> google.protobuf.Timestamp
+	18, // 11: leaderd.v1.ExplainSlotRequest.time:type_name -> google.protobuf.Timestamp
+	18, // 12: leaderd.v1.ExplainSlotResponse.time:type_name -> google.protobuf.Timestamp
 	1,  // 13: leaderd.v1.ExplainSlotResponse.slot:type_name -> leaderd.v1.Slot
 	2,  // 14: leaderd.v1.ExplainSlotResponse.version:type_name -> leaderd.v1.VersionRef
 	7,  // 15: leaderd.v1.ExplainSlotResponse.schedules:type_name -> leaderd.v1.ScheduleAnswer
-	17, // 16: leaderd.v1.ExplainSlotResponse.previous_slot:type_name -> google.protobuf.Timestamp
-	17, // 17: leaderd.v1.ExplainSlotResponse.next_slot:type_name -> google.protobuf.Timestamp
+	18, // 16: leaderd.v1.ExplainSlotResponse.previous_slot:type_name -> google.protobuf.Timestamp
+	18, // 17: leaderd.v1.ExplainSlotResponse.next_slot:type_name -> google.protobuf.Timestamp
 	8,  // 18: leaderd.v1.ExplainSlotResponse.events:type_name -> leaderd.v1.SlotEvent
 	9,  // 19: leaderd.v1.ExplainSlotResponse.obstacles:type_name -> leaderd.v1.Obstacle
-	17, // 20: leaderd.v1.ExplainSlotResponse.watermark:type_name -> google.protobuf.Timestamp
-	17, // 21: leaderd.v1.ScheduleAnswer.previous:type_name -> google.protobuf.Timestamp
-	17, // 22: leaderd.v1.ScheduleAnswer.next:type_name -> google.protobuf.Timestamp
-	17, // 23: leaderd.v1.SlotEvent.time:type_name -> google.protobuf.Timestamp
-	20, // 24: leaderd.v1.SimulateJobRequest.job:type_name -> leaderd.v1.Job
-	17, // 25: leaderd.v1.SimulateJobRequest.start_time:type_name -> google.protobuf.Timestamp
-	17, // 26: leaderd.v1.SimulateJobRequest.end_time:type_name -> google.protobuf.Timestamp
-	17, // 27: leaderd.v1.SimulateJobResponse.slots:type_name -> google.protobuf.Timestamp
-	17, // 28: leaderd.v1.SimulateJobResponse.anchor_time:type_name -> google.protobuf.Timestamp
-	12, // 29: leaderd.v1.SimulateJobResponse.clock_warnings:type_name -> leaderd.v1.ClockWarning
-	13, // 30: leaderd.v1.SimulateJobResponse.diff:type_name -> leaderd.v1.SlotDiff
-	14, // 31: leaderd.v1.SimulateJobResponse.forecast:type_name -> leaderd.v1.DurationForecast
-	15, // 32: leaderd.v1.SimulateJobResponse.collisions:type_name -> leaderd.v1.Collisions
-	17, // 33: leaderd.v1.SimulateJobResponse.start_time:type_name -> google.protobuf.Timestamp
-	17, // 34: leaderd.v1.SimulateJobResponse.end_time:type_name -> google.protobuf.Timestamp
-	17, // 35: leaderd.v1.ClockWarning.time:type_name -> google.protobuf.Timestamp
-	21, // 36: leaderd.v1.ClockWarning.offset_before:type_name -> google.protobuf.Duration
-	21, // 37: leaderd.v1.ClockWarning.offset_after:type_name -> google.protobuf.Duration
-	17, // 38: leaderd.v1.SlotDiff.first_added:type_name -> google.protobuf.Timestamp
-	17, // 39: leaderd.v1.SlotDiff.first_removed:type_name -> google.protobuf.Timestamp
-	17, // 40: leaderd.v1.SlotDiff.compared_until:type_name -> google.protobuf.Timestamp
-	21, // 41: leaderd.v1.DurationForecast.p50:type_name -> google.protobuf.Duration
-	21, // 42: leaderd.v1.DurationForecast.p95:type_name -> google.protobuf.Duration
-	17, // 43: leaderd.v1.DurationForecast.first_overlap:type_name -> google.protobuf.Timestamp
-	17, // 44: leaderd.v1.DurationForecast.until_time:type_name -> google.protobuf.Timestamp
-	16, // 45: leaderd.v1.Collisions.worst:type_name -> leaderd.v1.BusySecond
-	17, // 46: leaderd.v1.BusySecond.time:type_name -> google.protobuf.Timestamp
-	3,  // 47: leaderd.v1.TimelineService.ListSlots:input_type -> leaderd.v1.ListSlotsRequest
-	5,  // 48: leaderd.v1.TimelineService.ExplainSlot:input_type -> leaderd.v1.ExplainSlotRequest
-	10, // 49: leaderd.v1.TimelineService.SimulateJob:input_type -> leaderd.v1.SimulateJobRequest
-	4,  // 50: leaderd.v1.TimelineService.ListSlots:output_type -> leaderd.v1.ListSlotsResponse
-	6,  // 51: leaderd.v1.TimelineService.ExplainSlot:output_type -> leaderd.v1.ExplainSlotResponse
-	11, // 52: leaderd.v1.TimelineService.SimulateJob:output_type -> leaderd.v1.SimulateJobResponse
-	50, // [50:53] is the sub-list for method output_type
-	47, // [47:50] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	18, // 20: leaderd.v1.ExplainSlotResponse.watermark:type_name -> google.protobuf.Timestamp
+	18, // 21: leaderd.v1.ScheduleAnswer.previous:type_name -> google.protobuf.Timestamp
+	18, // 22: leaderd.v1.ScheduleAnswer.next:type_name -> google.protobuf.Timestamp
+	18, // 23: leaderd.v1.SlotEvent.time:type_name -> google.protobuf.Timestamp
+	21, // 24: leaderd.v1.SimulateJobRequest.job:type_name -> leaderd.v1.Job
+	18, // 25: leaderd.v1.SimulateJobRequest.start_time:type_name -> google.protobuf.Timestamp
+	18, // 26: leaderd.v1.SimulateJobRequest.end_time:type_name -> google.protobuf.Timestamp
+	18, // 27: leaderd.v1.SimulateJobResponse.start_time:type_name -> google.protobuf.Timestamp
+	18, // 28: leaderd.v1.SimulateJobResponse.end_time:type_name -> google.protobuf.Timestamp
+	18, // 29: leaderd.v1.SimulateJobResponse.computed_until:type_name -> google.protobuf.Timestamp
+	12, // 30: leaderd.v1.SimulateJobResponse.slots:type_name -> leaderd.v1.SimulatedSlot
+	18, // 31: leaderd.v1.SimulateJobResponse.anchor_time:type_name -> google.protobuf.Timestamp
+	13, // 32: leaderd.v1.SimulateJobResponse.clock_warnings:type_name -> leaderd.v1.ClockWarning
+	14, // 33: leaderd.v1.SimulateJobResponse.diff:type_name -> leaderd.v1.SlotDiff
+	15, // 34: leaderd.v1.SimulateJobResponse.forecast:type_name -> leaderd.v1.DurationForecast
+	16, // 35: leaderd.v1.SimulateJobResponse.collisions:type_name -> leaderd.v1.Collisions
+	18, // 36: leaderd.v1.SimulatedSlot.slot_time:type_name -> google.protobuf.Timestamp
+	18, // 37: leaderd.v1.SimulatedSlot.due_time:type_name -> google.protobuf.Timestamp
+	18, // 38: leaderd.v1.ClockWarning.time:type_name -> google.protobuf.Timestamp
+	22, // 39: leaderd.v1.ClockWarning.offset_before:type_name -> google.protobuf.Duration
+	22, // 40: leaderd.v1.ClockWarning.offset_after:type_name -> google.protobuf.Duration
+	18, // 41: leaderd.v1.SlotDiff.first_added:type_name -> google.protobuf.Timestamp
+	18, // 42: leaderd.v1.SlotDiff.first_removed:type_name -> google.protobuf.Timestamp
+	22, // 43: leaderd.v1.DurationForecast.p50:type_name -> google.protobuf.Duration
+	22, // 44: leaderd.v1.DurationForecast.p95:type_name -> google.protobuf.Duration
+	18, // 45: leaderd.v1.DurationForecast.first_overlap:type_name -> google.protobuf.Timestamp
+	17, // 46: leaderd.v1.Collisions.worst:type_name -> leaderd.v1.BusySecond
+	18, // 47: leaderd.v1.BusySecond.time:type_name -> google.protobuf.Timestamp
+	3,  // 48: leaderd.v1.TimelineService.ListSlots:input_type -> leaderd.v1.ListSlotsRequest
+	5,  // 49: leaderd.v1.TimelineService.ExplainSlot:input_type -> leaderd.v1.ExplainSlotRequest
+	10, // 50: leaderd.v1.TimelineService.SimulateJob:input_type -> leaderd.v1.SimulateJobRequest
+	4,  // 51: leaderd.v1.TimelineService.ListSlots:output_type -> leaderd.v1.ListSlotsResponse
+	6,  // 52: leaderd.v1.TimelineService.ExplainSlot:output_type -> leaderd.v1.ExplainSlotResponse
+	11, // 53: leaderd.v1.TimelineService.SimulateJob:output_type -> leaderd.v1.SimulateJobResponse
+	51, // [51:54] is the sub-list for method output_type
+	48, // [48:51] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_explain_proto_init() }
@@ -1816,7 +1888,7 @@ func file_leaderd_v1_explain_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_explain_proto_rawDesc), len(file_leaderd_v1_explain_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

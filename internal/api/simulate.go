@@ -97,12 +97,9 @@ func durationsOf(runs []store.RunEntry) []time.Duration {
 			continue
 		}
 		a := &rec.Attempts[len(rec.Attempts)-1]
-		switch a.State {
-		case state.StateSucceeded, state.StateFailed, state.StateTimedOut:
-			if !a.Started.IsZero() && a.Ended.After(a.Started) {
-				out = append(out, a.Ended.Sub(a.Started))
-			}
-		default:
+		ended := a.State == state.StateSucceeded || a.State == state.StateFailed || a.State == state.StateTimedOut
+		if ended && !a.Started.IsZero() && a.Ended.After(a.Started) {
+			out = append(out, a.Ended.Sub(a.Started))
 		}
 	}
 	return out

@@ -83,7 +83,7 @@ func (q *simulateOptions) request(d Deps, now time.Time) (*leaderdv1.SimulateJob
 	if q.most < 1 || q.most > state.MaxSimulatedSlots {
 		return nil, usagef("--slots: %d is outside 1–%d", q.most, state.MaxSimulatedSlots)
 	}
-	req := &leaderdv1.SimulateJobRequest{MaxSlots: int32(q.most)} //nolint:gosec // bounded above
+	req := &leaderdv1.SimulateJobRequest{MaxSlots: int32(q.most)}
 	var err error
 	if req.StartTime, req.EndTime, err = window(now, q.from, q.to); err != nil {
 		return nil, err

@@ -226,7 +226,7 @@ func (f *forecast) answer() *leaderdv1.DurationForecast {
 		return nil
 	}
 	return &leaderdv1.DurationForecast{
-		Runs: int32(len(f.durations)), //nolint:gosec // some hundreds
+		Runs: int32(len(f.durations)),
 		P50:  durationpb.New(f.percentile(50)), P95: durationpb.New(f.percentile(95)),
 		OverlapsP50: f.overlaps[0], OverlapsP95: f.overlaps[1], FirstOverlap: stamp(f.first),
 	}

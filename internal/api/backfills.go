@@ -118,7 +118,7 @@ func checkBackfill(v *state.Violations, b *state.Backfill, asked *leaderdv1.Back
 	case !b.From.Before(b.To):
 		v.Add("backfill.toTime", "%s is not after the beginning %s", b.To.Format(time.RFC3339), b.From.Format(time.RFC3339))
 	case b.To.Sub(b.From) > state.MaxBackfillWindow:
-		v.Add("backfill.toTime", "is %s after the beginning; at most %s are allowed", b.To.Sub(b.From), time.Duration(state.MaxBackfillWindow))
+		v.Add("backfill.toTime", "is %s after the beginning; at most %s are allowed", b.To.Sub(b.From), state.MaxBackfillWindow)
 	case b.From.After(now):
 		v.Add("backfill.fromTime", "%s is in the future; only past slots can be run", b.From.Format(time.RFC3339))
 	}

@@ -36,6 +36,7 @@ type fake struct {
 	leaderdv1.UnimplementedRunServiceServer
 	leaderdv1.UnimplementedTimelineServiceServer
 	leaderdv1.UnimplementedBackfillServiceServer
+	fill *leaderdv1.Backfill
 	leaderdv1.UnimplementedClusterServiceServer
 
 	mu     sync.Mutex

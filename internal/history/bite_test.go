@@ -133,6 +133,21 @@ var spoilt = []struct {
 	{"a pause for failures that were not", history.Asleep, func(m *maker) {
 		m.Jobs["b"] = append(m.Jobs["b"], history.Version{Revision: 1001, Effective: at(15.5), Paused: true, PausedAfter: 1, Generation: 3})
 	}},
+	{"a backfill that forgot a slot", history.Backfilled, func(m *maker) {
+		m.Backfills = []history.Backfill{{Job: "b", Prefix: "x-", Slots: []time.Time{at(1)}, Concurrency: 1, Ended: true, Succeeded: 1}}
+	}},
+	{"a backfill's run of no slot", history.Backfilled, func(m *maker) {
+		run := id(16) + "-backfill-00000001-"
+		m.run("b", run+id(1), at(16), 103, "two")
+		m.Backfills = []history.Backfill{{Job: "b", Prefix: run, Slots: []time.Time{at(2)}, Concurrency: 1}}
+	}},
+	{"a backfill with too many runs at a time", history.Backfilled, func(m *maker) {
+		run := id(16) + "-backfill-00000001-"
+		m.run("b", run+id(1), at(16), 103, "two")
+		m.run("b", run+id(2), at(16), 105, "two")
+		m.Runs[len(m.Runs)-2].Ended = 107
+		m.Backfills = []history.Backfill{{Job: "b", Prefix: run, Slots: []time.Time{at(1), at(2)}, Concurrency: 1}}
+	}},
 	// Invariant 3.
 	{"work before its slot", history.Early, func(m *maker) {
 		_, _, s := m.find("b", 2)

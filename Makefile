@@ -125,15 +125,17 @@ ci: ## All that a change must pass
 KUBERNETES_TOOLS := $(TOOLS)/kubernetes
 KUBERNETES_CACHE := .cache/kubernetes
 
-# The flags are those of the tools, so that both use the same compiled packages.
-kubernetes_test = KUBERNETES_TOOLS='$(CURDIR)/$(KUBERNETES_TOOLS)' KUBERNETES_CACHE='$(CURDIR)/$(KUBERNETES_CACHE)' \
-  CGO_ENABLED=0 $(GO) -C test/kubernetes test -trimpath -count 1
+# Everything is built with the flags of the tools, so that the packages of
+# Kubernetes are compiled once.
+kubernetes_flags = CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -trimpath"
+kubernetes_test = $(kubernetes_flags) KUBERNETES_TOOLS='$(CURDIR)/$(KUBERNETES_TOOLS)' \
+  KUBERNETES_CACHE='$(CURDIR)/$(KUBERNETES_CACHE)' $(GO) -C test/kubernetes test -count 1
 
 .PHONY: test-kubernetes
-test-kubernetes: $(KUBERNETES_TOOLS)/helm $(KUBERNETES_TOOLS)/kubeconform ## Test the image's builder and the Helm chart, with Helm and the APIs of many versions
-	$(GO) -C deploy vet ./...
-	$(GO) -C deploy test -trimpath ./...
-	CGO_ENABLED=0 $(GO) -C test/kubernetes vet ./...
+test-kubernetes: $(KUBERNETES_TOOLS)/helm $(KUBERNETES_TOOLS)/kubeconform $(TOOLS)/golangci-lint ## Test the image's builder and the Helm chart, with Helm and the APIs of many versions
+	cd deploy && $(kubernetes_flags) "$(CURDIR)/$(TOOLS)/golangci-lint" run --allow-serial-runners ./...
+	$(kubernetes_flags) $(GO) -C deploy test ./...
+	cd test/kubernetes && $(kubernetes_flags) "$(CURDIR)/$(TOOLS)/golangci-lint" run --allow-serial-runners ./...
 	$(kubernetes_test) ./...
 
 ##@ Change

@@ -213,6 +213,10 @@ func TestImages(t *testing.T) {
 	own := pods(t, render(t, "--set", "executor.enabled=true,image.tag=v7,executor.image.repository=mine/tools"))
 	require.Equal(t, "mine/tools:v7", own["Deployment/jobs-leaderd-executor"].spec.Containers[0].Image)
 	require.Equal(t, "leaderd/leaderd:v7", own["StatefulSet/jobs-leaderd"].spec.Containers[0].Image)
+	own = pods(t, render(t, "--set", "executor.enabled=true,executor.image.tag=v8,image.digest="+digest))
+	require.Equal(t, "leaderd/leaderd:v8", own["Deployment/jobs-leaderd-executor"].spec.Containers[0].Image, "the digest is another image's")
+	own = pods(t, render(t, "--set", "executor.enabled=true,image.digest="+digest))
+	require.Equal(t, "leaderd/leaderd@"+digest, own["Deployment/jobs-leaderd-executor"].spec.Containers[0].Image)
 }
 
 // TestMemoryLimit: the Go runtime knows of a limit on memory before the kernel

@@ -41,11 +41,16 @@ func (s *timelineService) SimulateJob(ctx context.Context, req *leaderdv1.Simula
 		return nil, s.fail(ctx, req.GetJob().GetName(), err)
 	case entry.Broken == nil: // with one that is broken nothing can be compared
 		sim.Live = &entry.Job
-		sim.Job.Calendars = entry.Job.Calendars
 		if slices.Equal(sim.Live.Spec.Schedules, sim.Job.Spec.Schedules) &&
 			cmp.Or(sim.Live.Spec.TimeZone, state.DefaultTimeZone) == cmp.Or(sim.Job.Spec.TimeZone, state.DefaultTimeZone) {
 			sim.Job.Anchor = sim.Live.Anchor
 		}
+	}
+	if sim.Job.Calendars, err = s.calendarsOf(ctx, &v, id.Namespace, &sim.Job.Spec); err != nil {
+		return nil, s.fail(ctx, req.GetJob().GetName(), err)
+	}
+	if err := refuse(v); err != nil {
+		return nil, err
 	}
 	page, err := s.cfg.Runs.ListRuns(ctx, store.ListRuns{Namespace: id.Namespace, Job: id.Name, Limit: measuredRuns})
 	if err != nil {
@@ -59,6 +64,27 @@ func (s *timelineService) SimulateJob(ctx context.Context, req *leaderdv1.Simula
 	}
 	res.Collisions = s.collisions(id, res.GetSlots())
 	return res, nil
+}
+
+// calendarsOf are the calendars that a spec names, as they are now.
+func (s *timelineService) calendarsOf(
+	ctx context.Context, v *state.Violations, namespace string, spec *state.JobSpec,
+) ([]state.JobCalendar, error) {
+	var out []state.JobCalendar
+	for _, name := range slices.Concat(spec.ExcludedCalendars, spec.OnlyCalendars) {
+		entry, err := s.cfg.Calendars.GetCalendar(ctx, state.CalendarID{Namespace: namespace, Name: name})
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			v.Add("job.spec", "there is no calendar %q in the job's namespace", name)
+		case err != nil:
+			return nil, err
+		case entry.Broken != nil:
+			v.Add("job.spec", "the stored calendar %q cannot be read", name)
+		default:
+			out = append(out, state.JobCalendar{Name: name, Revision: entry.Calendar.Revision, Spec: entry.Calendar.Spec})
+		}
+	}
+	return out, nil
 }
 
 // simulation is what a request asks for.

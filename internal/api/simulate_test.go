@@ -90,6 +90,27 @@ func TestSimulateComparesWithTheLiveVersion(t *testing.T) {
 	require.Len(t, s.versions(t, billing, 10), 1, "nothing was stored")
 }
 
+func TestSimulateWithCalendars(t *testing.T) {
+	s := serve(t, nil)
+	s.at(noon)
+	named := spec("0 9 * * *")
+	named.ExcludedCalendars = []string{"holidays"}
+	_, err := s.timeline.SimulateJob(t.Context(), &leaderdv1.SimulateJobRequest{Job: &leaderdv1.Job{Name: billing, Spec: named}})
+	requireBadFields(t, err, "job.spec")
+	_, err = s.calendars.UpdateCalendar(t.Context(), &leaderdv1.UpdateCalendarRequest{
+		Calendar: &leaderdv1.Calendar{Name: holidays, Spec: onDate("12-02")}, AllowMissing: true,
+	})
+	require.NoError(t, err)
+	res := s.simulate(t, named, noon, noon.AddDate(0, 0, 3))
+	require.EqualValues(t, 3, res.GetSlotCount())
+	require.EqualValues(t, 1, res.GetSkippedCount())
+	require.Contains(t, res.GetSlots()[1].GetSkipped(), "calendar: in calendar holidays")
+
+	// The same is told of the live job, for a slot to come.
+	s.put(t, billing, named)
+	require.Contains(t, s.explain(t, time.Date(2026, 12, 2, 9, 0, 0, 0, time.UTC)).GetSummary(), "it will be skipped:calendar: in calendar holidays")
+}
+
 func TestSimulateIsBounded(t *testing.T) {
 	s := serve(t, nil)
 	s.at(noon)

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/leaderd/leaderd/planner/schedule"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/store"
@@ -34,7 +35,7 @@ func (s *clusterService) GetClusterStatus(
 	if err != nil {
 		return nil, failOf(ctx, s.cfg.Logger, reads, leaderdv1.ErrorReason_ERROR_REASON_UNSPECIFIED, "the watermark", err)
 	}
-	res := &leaderdv1.GetClusterStatusResponse{AnsweredBy: s.cfg.Node}
+	res := &leaderdv1.GetClusterStatusResponse{AnsweredBy: s.cfg.Node, ZoneData: schedule.ZoneData()}
 	res.Leader, res.Term = s.cfg.Leadership.Leader()
 	jobs, broken := s.cfg.Jobs.Len()
 	res.Jobs, res.QuarantinedJobs = int64(jobs), int64(broken+len(mark.UnreadableGates))

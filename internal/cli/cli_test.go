@@ -282,6 +282,7 @@ jobs:           0
 quarantined:    1
 lateness:       p50 1ms, p99 3ms, max 4ms (9 starts)
 answered by:    n2
+zone data:      2025c
 
 NODE         ROLES             ADDRESS  CAPACITY  VERSION  STARTED               LABELS
 n1 (leader)  control,executor  n1:7400  256       v1       2026-11-30T02:00:00Z  a=1,b=2

@@ -71,6 +71,7 @@ func printStatus(w io.Writer, s *leaderdv1.GetClusterStatusResponse) error {
 		}
 	}
 	t.row("answered by:", s.GetAnsweredBy())
+	t.row("zone data:", s.GetZoneData())
 	if err := t.flush(); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 const mostSlots = 100_000
 
 func cronCommand(d Deps) *cobra.Command {
-	return group("cron", "Try schedules, without a cluster", cronNext(d), cronDescribe(d))
+	return group("cron", "Try schedules, without a cluster", cronNext(d), cronDescribe(d), cronTZDiff(d))
 }
 
 // cronOptions are the flags that say how schedules are read.

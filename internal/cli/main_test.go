@@ -232,7 +232,7 @@ func (f *fake) ListRuns(_ context.Context, r *leaderdv1.ListRunsRequest) (*leade
 func (f *fake) GetClusterStatus(context.Context, *leaderdv1.GetClusterStatusRequest) (*leaderdv1.GetClusterStatusResponse, error) {
 	return &leaderdv1.GetClusterStatusResponse{
 		Leader: "n1", Term: 7, Watermark: timestamppb.New(slot), WatermarkLag: durationpb.New(40 * time.Millisecond),
-		Jobs: int64(len(f.jobs)), QuarantinedJobs: 1, AnsweredBy: "n2", Late: f.late,
+		Jobs: int64(len(f.jobs)), QuarantinedJobs: 1, AnsweredBy: "n2", ZoneData: "2025c", Late: f.late,
 		Lateness: &leaderdv1.Lateness{Starts: 9, P50: durationpb.New(time.Millisecond), P99: durationpb.New(3 * time.Millisecond), Max: durationpb.New(4 * time.Millisecond)},
 		Nodes: []*leaderdv1.Node{{
 			Name: "n1", Control: true, Executor: true, Address: "n1:7400", Capacity: 256, Version: "v1", Leader: true,

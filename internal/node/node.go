@@ -21,6 +21,7 @@ import (
 	"github.com/leaderd/leaderd/internal/config"
 	"github.com/leaderd/leaderd/internal/ops"
 	"github.com/leaderd/leaderd/internal/rpc"
+	"github.com/leaderd/leaderd/planner/schedule"
 	"github.com/leaderd/leaderd/state"
 )
 
@@ -147,7 +148,8 @@ func (n *Node) work(ctx context.Context, all *stages) error {
 
 func (n *Node) up() {
 	close(n.ready)
-	n.log.Info("node is up", "node", n.cfg.Name, "address", n.advertise, "roles", n.cfg.Roles, "version", n.version)
+	n.log.Info("node is up", "node", n.cfg.Name, "address", n.advertise, "roles", n.cfg.Roles, "version", n.version,
+		"zone_data", schedule.ZoneData())
 }
 
 func (n *Node) serveOps(ctx context.Context) error {

@@ -63,6 +63,24 @@ type Options struct {
 	// with * or H/; see the package comment. Defaults: shift and first.
 	Missing  Missing
 	Repeated Repeated
+	// Zones loads zones from other data than the program's, to compare the two. It
+	// need not be quick. Default: the program's own.
+	Zones func(name string) (*time.Location, error)
+}
+
+// table is the table of a zone, by the data that the options name.
+func (o Options) table(name string) (*zone, error) {
+	if o.Zones == nil {
+		return zoneOf(name)
+	}
+	if _, err := zoneOf(name); err != nil {
+		return nil, err // with the hint at what was meant
+	}
+	loc, err := o.Zones(name)
+	if err != nil {
+		return nil, fmt.Errorf("zone %s: %w", name, err)
+	}
+	return newZone(loc), nil
 }
 
 // zone is the zone's name with the default.

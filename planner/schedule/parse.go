@@ -46,7 +46,7 @@ func parse(spec string, o Options) (rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	zone, err := zoneOf(zoneName)
+	zone, err := o.table(zoneName)
 	if err != nil {
 		return nil, err
 	}

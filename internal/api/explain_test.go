@@ -77,6 +77,8 @@ func TestExplainWhatHappened(t *testing.T) {
 		" Run 20261130T120500Z was live from 2026-11-30T12:04:59Z to 2026-11-30T12:11:00Z.", s.explain(t, minute(10)).GetSummary())
 	require.Contains(t, s.explain(t, minute(20)).GetSummary(), "missed:outage, since no node led for longer than the horizon, or all were down."+
 		" It shares this verdict with 2 others, from 2026-11-30T12:15:00Z to 2026-11-30T12:25:00Z.")
+	require.Equal(t, `No slot: of "*/5 * * * *" minute 21 is not in */5; of "0 13 * * *" hour 12 is not in 13.`, s.explain(t, minute(21)).GetSummary(),
+		"between the slots of a range")
 	require.Contains(t, s.explain(t, minute(30)).GetSummary(), "It is due and has not started.")
 	s.mark(t, minute(35))
 	require.Contains(t, s.explain(t, minute(30)).GetSummary(), "it has no record")

@@ -50,7 +50,8 @@ func Explain(in *Input, t time.Time) Explanation {
 		return x
 	}
 	entries, _ := List(in, Window{From: t, To: t.Add(time.Second), Most: 1})
-	if len(entries) > 0 {
+	// A range has instants between its slots.
+	if len(entries) > 0 && (entries[0].Run == nil || entries[0].Count <= 1 || x.named()) {
 		x.Entry = &entries[0]
 		return x
 	}
@@ -60,7 +61,7 @@ func Explain(in *Input, t time.Time) Explanation {
 	// The newest of the older versions that name it, and what came after that one.
 	for j := range slices.Backward(in.Spans[:i]) {
 		s := &in.Spans[j]
-		if s.Kind != KindDue && s.Kind != KindPaused || s.job == nil || !s.job.NextSlot(t.Add(-time.Second)).Equal(t) {
+		if s.Kind != KindDue && s.Kind != KindPaused || !s.names(t) {
 			continue
 		}
 		x.Entry = &Entry{
@@ -69,6 +70,12 @@ func Explain(in *Input, t time.Time) Explanation {
 		break
 	}
 	return x
+}
+
+// named tells whether the version in force names the instant; it is taken for named
+// where that version is not known.
+func (x *Explanation) named() bool {
+	return x.Span == nil || x.Span.job == nil || x.Span.names(x.At)
 }
 
 // answers are what the schedules of a span's version say of an instant; none of a

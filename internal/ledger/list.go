@@ -103,6 +103,8 @@ type record struct {
 	entry       *store.RunEntry
 }
 
+func (r *record) covers(slot time.Time) bool { return !slot.Before(r.first) && !slot.After(r.last) }
+
 func recordsOf(entries []store.RunEntry) []record {
 	records := make([]record, 0, len(entries))
 	for i := range entries {
@@ -127,6 +129,7 @@ type builder struct {
 	in      *Input
 	w       Window
 	records []record // those that are not answered yet
+	held    record   // the one that was answered last
 	entries []Entry
 	steps   int
 }
@@ -143,7 +146,7 @@ func (b *builder) take(before time.Time) {
 // record answers the first record, and the last slot that it stands for.
 func (b *builder) record() (last time.Time) {
 	r := b.records[0]
-	b.records = b.records[1:]
+	b.records, b.held = b.records[1:], r
 	e := Entry{Answer: leaderdv1.Slot_ANSWER_LIVE, First: r.first, Last: r.last, Count: r.count, Run: r.entry}
 	switch {
 	case r.entry.Record != nil:
@@ -180,8 +183,10 @@ func (b *builder) due(s, was, then *Span, lo, hi time.Time) (next time.Time) {
 		b.take(cur)
 		through := cur // the last slot that this step answers
 		switch {
-		case len(b.entries) > 0 && b.entries[len(b.entries)-1].Run != nil && !b.entries[len(b.entries)-1].Last.Before(cur):
-			through = b.entries[len(b.entries)-1].Last
+		case cur.Equal(slot) && b.held.covers(cur):
+			through = b.held.last
+		case b.held.covers(cur) && s.names(cur):
+			// The slot of both versions was passed with the others of the range.
 		case len(b.records) > 0 && b.records[0].first.Equal(cur):
 			through = b.record()
 		case cur.Equal(slot):
@@ -198,8 +203,8 @@ func (b *builder) due(s, was, then *Span, lo, hi time.Time) (next time.Time) {
 		if !slot.IsZero() && !slot.After(through) {
 			slot = limited(s.job.NextSlot(through), hi)
 		}
-		if !lost.IsZero() && !lost.After(through) {
-			lost = limited(was.job.NextSlot(through), hi)
+		if !lost.IsZero() && !lost.After(cur) {
+			lost = limited(was.job.NextSlot(cur), hi)
 		}
 	}
 	return time.Time{}

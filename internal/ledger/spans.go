@@ -145,6 +145,11 @@ func (s *Span) prev(atOrBefore time.Time) time.Time {
 	return s.job.PrevSlot(atOrBefore)
 }
 
+// names tells whether an instant is a slot of the span's version.
+func (s *Span) names(t time.Time) bool {
+	return s.job != nil && s.job.NextSlot(t.Add(-time.Second)).Equal(t)
+}
+
 // nearest are the last slot that was due before an instant, and the first that was
 // due or will be after it.
 func nearest(spans []Span, t time.Time) (before, after time.Time) {

@@ -36,6 +36,13 @@ type Options struct {
 	ReapOrphans bool
 }
 
+// What health checks answer of a node that has not begun to do its work, or does
+// not do all of it.
+var (
+	errStarting     = errors.New("the node is not up yet; with etcd in it, it waits for a majority of members")
+	errUnregistered = errors.New("the node is not registered")
+)
+
 // Node is one leaderd process. Make one with New.
 type Node struct {
 	cfg      config.Config
@@ -44,6 +51,7 @@ type Node struct {
 	registry *prometheus.Registry
 	health   *ops.Health
 	ready    chan struct{}
+	begun    func() // takes the check away that the node has not begun to work
 	reap     bool
 
 	listener  net.Listener // nil on a node that is an executor alone
@@ -71,6 +79,10 @@ func New(cfg config.Config, o Options) (*Node, error) {
 		ready:    make(chan struct{}),
 		reap:     o.ReapOrphans && cfg.Executes(),
 		started:  time.Now(),
+	}
+	n.begun = n.health.Add(ops.Check{Name: "start", Func: func(time.Time) error { return errStarting }})
+	if n.cfg.Executes() { // until there is an executor to ask
+		n.health.Add(ops.Check{Name: "registration", Func: func(time.Time) error { return errUnregistered }})
 	}
 	n.registry.MustRegister(collectors.NewGoCollector(), n.health,
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -148,6 +160,7 @@ func (n *Node) work(ctx context.Context, all *stages) error {
 
 func (n *Node) up() {
 	close(n.ready)
+	n.begun()
 	n.log.Info("node is up", "node", n.cfg.Name, "address", n.advertise, "roles", n.cfg.Roles, "version", n.version,
 		"zone_data", schedule.ZoneData())
 }
@@ -211,7 +224,7 @@ func (n *Node) execute(ctx context.Context, j executor.Journal, l executor.Leade
 	}
 	n.health.Add(ops.Check{Name: "registration", Func: func(time.Time) error {
 		if _, ok := x.Current(); !ok {
-			return errors.New("the node is not registered")
+			return errUnregistered
 		}
 		return nil
 	}})

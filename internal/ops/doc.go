@@ -2,9 +2,8 @@
 // over plain HTTP.
 //
 // Live and ready are different questions. Live (/livez) asks whether a restart
-// would help: only loops that depend on nothing outside the process count, so
-// that an outage of etcd never restarts a fleet. Ready (/readyz) asks whether the
-// process does its work now: a loop that stands still, for whatever reason, makes
-// it not ready. Both are answered from what the loops reported last; asking
-// costs no request to anything.
+// would help: no, while the process answers; what depends on others, such as etcd,
+// must never restart a fleet. Ready (/readyz) asks whether the process does its work
+// now: a loop that stands still, for whatever reason, makes it not ready. That is
+// answered from what the loops reported last; asking costs no request to anything.
 package ops

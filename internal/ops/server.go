@@ -24,7 +24,7 @@ type Config struct {
 	Listen string
 	// Pprof serves /debug/pprof too. Default: off.
 	Pprof bool
-	// Health is asked for /livez and /readyz. Required.
+	// Health is asked for /readyz. Required.
 	Health *Health
 	// Metrics is what /metrics serves. Default: no /metrics.
 	Metrics prometheus.Gatherer
@@ -95,10 +95,10 @@ func (s *Server) Addr() net.Addr { return s.addr }
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
-		s.answer(w, func(r Result) bool { return r.Live })
+		answer(w, nil)
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		s.answer(w, func(Result) bool { return true })
+		answer(w, s.cfg.Health.Run(time.Now()))
 	})
 	if s.cfg.Metrics != nil {
 		mux.Handle("GET /metrics", promhttp.HandlerFor(s.cfg.Metrics, promhttp.HandlerOpts{
@@ -115,15 +115,12 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-// answer lists the checks that count, one a line, under a verdict: 200 where all
+// answer lists the results of checks, one a line, under a verdict: 200 where all
 // pass, 503 otherwise.
-func (s *Server) answer(w http.ResponseWriter, counts func(Result) bool) {
+func answer(w http.ResponseWriter, checks []Result) {
 	code, verdict := http.StatusOK, "ok"
 	var lines strings.Builder
-	for _, r := range s.cfg.Health.Run(time.Now()) {
-		if !counts(r) {
-			continue
-		}
+	for _, r := range checks {
 		if r.Err != nil {
 			code, verdict = http.StatusServiceUnavailable, "failed"
 			fmt.Fprintf(&lines, "[-] %s: %v\n", r.Name, r.Err)

@@ -27,9 +27,6 @@ const (
 	maxPast  = 1 << 17
 	// tick is how often the wall clock is looked at, at least.
 	tick = time.Second
-	// gatePause is how long an entry of an exclusive job waits while another claim
-	// of the job is under way.
-	gatePause = int64(10 * time.Millisecond)
 	// offerPart is how many entries are taken in, and claimPart how many claims
 	// begin, under one hold of the mutex.
 	offerPart = 256
@@ -62,24 +59,23 @@ type desk struct {
 	wake chan struct{} // of one: the pace has to look again
 	idle chan struct{} // closed once the desk is closed and no run is left
 
-	mu      sync.Mutex
-	closed  bool // takes nothing more, begins nothing more
-	left    bool // its runs count as strays
-	session *session
-	entries map[key]*entry
-	ahead   minheap.Heap[*entry] // by due; claimed a lead before
-	later   minheap.Heap[*entry] // by when they are to be claimed again
-	full    fifo[*entry]
-	past    fifo[*entry]
-	due     dues // of those in ahead
-	lead    lead
-	// gates are the exclusive jobs of which a claim is under way. A second one
-	// would only be refused for the first one's sake, and hold capacity meanwhile.
-	gates    map[state.JobID]struct{}
-	claims   int  // under way
-	taken    int  // of the capacity
-	held     int  // runs from the begin of their claim until their end is stored
-	starving bool // something waits for one of these three to sink
+	mu       sync.Mutex
+	closed   bool // takes nothing more, begins nothing more
+	left     bool // its runs count as strays
+	session  *session
+	entries  map[key]*entry
+	ahead    minheap.Heap[*entry] // by due; claimed a lead before
+	later    minheap.Heap[*entry] // by when they are to be claimed again
+	full     fifo[*entry]
+	past     fifo[*entry]
+	due      dues // of those in ahead
+	lead     lead
+	gates    claimGates
+	parked   map[string][]*entry // what waits for other runs, by spec.scope
+	claims   int                 // under way
+	taken    int                 // of the capacity
+	held     int                 // runs from the begin of their claim until their end is stored
+	starving bool                // something waits for one of these three to sink
 }
 
 // newDesk makes a registration's desk, whose runs' work is done under work.
@@ -103,7 +99,8 @@ func newDesk(work context.Context, x *Executor, owner state.Owner, fence context
 		idle:     make(chan struct{}),
 		entries:  make(map[key]*entry),
 		due:      make(dues),
-		gates:    make(map[state.JobID]struct{}),
+		gates:    make(claimGates),
+		parked:   make(map[string][]*entry),
 		lead:     newLead(),
 	}
 }
@@ -121,7 +118,7 @@ func (d *desk) close() (dropped, running int) {
 	d.closed = true
 	for k, e := range d.entries {
 		switch e.place {
-		case ahead, later, full:
+		case ahead, later, full, behind:
 			d.unqueue(e)
 			delete(d.entries, k)
 			dropped++

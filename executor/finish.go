@@ -94,6 +94,9 @@ func (r *run) ending() state.Finish {
 		},
 		Reason: r.reason,
 	}
+	if wish := r.wish.Load(); wish != nil && o.State == state.StateCancelled && f.Reason == "" {
+		f.Reason, f.Detail = clipTo(wish.reason, state.MaxReasonBytes), clipTo(wish.detail, state.MaxDetailBytes)
+	}
 	if r.begun && !o.Started.IsZero() {
 		f.Attempt.Started = o.Started.UTC()
 	}
@@ -163,9 +166,11 @@ func jittered(d time.Duration) time.Duration {
 }
 
 // clip makes text fit a record.
-func clip(text string) string {
-	if len(text) > state.MaxErrorBytes {
-		text = text[:state.MaxErrorBytes]
+func clip(text string) string { return clipTo(text, state.MaxErrorBytes) }
+
+func clipTo(text string, most int) string {
+	if len(text) > most {
+		text = text[:most]
 	}
 	return strings.ToValidUTF8(text, "")
 }

@@ -26,9 +26,12 @@ func (n *ending) answers(p *plan) bool {
 // conclude puts an entry into the memory and reports it.
 func (d *desk) conclude(e *entry, n ending) {
 	n.at = d.wall()
-	e.place, e.ended = over, n
+	e.place, e.ended, e.run = over, n, nil
 	d.past.push(e)
 	d.reportEnd(e)
+	if scope := e.plan.spec.scope; scope != "" && n.step == workerv1.Progress_STEP_FINISHED {
+		d.unpark(scope)
+	}
 }
 
 // forget drops what has been over for long, and the oldest where that is much.
@@ -46,13 +49,16 @@ func (d *desk) forget(now int64) {
 }
 
 // report tells the leader of a step, if it is its plan.
-func (d *desk) report(e *entry, step workerv1.Progress_Step) {
-	s := e.plan.spec.session
+func (d *desk) report(e *entry, step workerv1.Progress_Step) { d.reportOf(e, &e.plan, step) }
+
+// reportOf is report for an older plan of the entry.
+func (d *desk) reportOf(e *entry, p *plan, step workerv1.Progress_Step) {
+	s := p.spec.session
 	if s == nil || s != d.session {
 		return
 	}
 	s.reports.add(progress{
-		ref: e.plan.spec.ref, due: e.plan.due, run: string(e.plan.run), shard: e.key.shard,
+		ref: p.spec.ref, due: p.due, run: string(p.run), shard: e.key.shard,
 		attempt: e.key.attempt, step: step,
 	})
 }

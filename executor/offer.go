@@ -67,7 +67,9 @@ func (d *desk) offer(k key, pl plan, now int64) {
 		d.report(e, workerv1.Progress_STEP_BUSY)
 	case claimed:
 		d.report(e, workerv1.Progress_STEP_CLAIMED)
-	case nowhere, later, claiming, over:
+	case later:
+		d.hurry(e)
+	case nowhere, behind, claiming, over:
 	}
 }
 

@@ -153,10 +153,10 @@ func (d *desk) pick(now, lead int64) *entry {
 		d.unqueue(e)
 		if e.expired(now) {
 			delete(d.entries, e.key)
+			d.relent(e, now)
 			continue
 		}
-		if _, claiming := d.gates[e.key.job]; claiming && e.plan.gated() {
-			d.enqueue(e, later, now+gatePause)
+		if d.shut(e) {
 			continue
 		}
 		return e
@@ -203,6 +203,7 @@ func (d *desk) overflow(h *minheap.Heap[*entry], in place, now int64) {
 		if e.expired(now) {
 			d.unqueue(e)
 			delete(d.entries, e.key)
+			d.relent(e, now)
 			continue
 		}
 		if in == ahead {
@@ -226,6 +227,7 @@ func (d *desk) overflow(h *minheap.Heap[*entry], in place, now int64) {
 		default:
 			d.unqueue(e)
 			delete(d.entries, e.key)
+			d.relent(e, now)
 		}
 	}
 }
@@ -238,7 +240,7 @@ func (d *desk) begin(e *entry, now int64) *run {
 	d.held++
 	d.lead.begin(d.steady())
 	if e.plan.gated() {
-		d.gates[e.key.job] = struct{}{}
+		d.claiming(e.key.job)
 	}
 	return newRun(d, e, now)
 }

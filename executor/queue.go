@@ -28,6 +28,7 @@ type plan struct {
 	token        int64
 	pending      int64
 	closed       int64
+	queued       bool // it waits for other runs
 }
 
 // same tells whether a claim by p relies on the same things as one by q.
@@ -44,6 +45,7 @@ const (
 	ahead          // in the desk's heap of that name
 	later          // in the desk's heap of that name
 	full           // in the desk's list of those that found no room
+	behind         // in the list of those that wait for the answer to a claim of their job
 	claiming       // the journal is asked for its claim
 	claimed        // it is ours: it waits for its slot, is at work, or its end is being stored
 	over           // decided, and remembered
@@ -60,8 +62,9 @@ type entry struct {
 	at int64
 	// until is when it has missed its start deadline.
 	until int64
-	// token is that of the claim, in place claimed.
+	// token is that of the claim, and run what came of it, in place claimed.
 	token int64
+	run   *run
 	// doubt is set after a claim whose outcome is unknown: it may be ours.
 	doubt    bool
 	busy     bool // the leader was told

@@ -44,6 +44,9 @@ type run struct {
 	outcome  runner.Outcome
 	reason   string
 
+	wish atomic.Pointer[stopped]                 // that it ends
+	stop atomic.Pointer[context.CancelCauseFunc] // of its work
+
 	asked    state.Claim
 	end      state.Finish
 	asking   atomic.Bool // the journal has not answered yet
@@ -98,6 +101,9 @@ func (d *desk) claim(work, window context.Context, r *run) {
 		ClosedRevision: r.plan.closed,
 		ApplyOverlap:   r.applied,
 	}
+	if !r.plan.allowOverlap {
+		r.asked.Gate = sp.gate
+	}
 	d.journal.StartClaim(ctx, &r.asked, func(res state.ClaimResult, err error) { answer(res, err) })
 }
 
@@ -124,7 +130,7 @@ func (d *desk) settle(r *run, status state.ClaimStatus, err error, took time.Dur
 	now := d.wall()
 	e := r.entry
 	if r.plan.gated() {
-		delete(d.gates, e.key.job)
+		d.admit(e.key.job, now)
 	}
 	d.claims--
 	d.lead.end(d.steady(), took)
@@ -143,7 +149,7 @@ func (d *desk) settle(r *run, status state.ClaimStatus, err error, took time.Dur
 	e.doubt = e.doubt && status == state.ClaimHeld
 	switch status {
 	case state.Claimed:
-		e.place, e.token = claimed, r.live.Token
+		e.place, e.token, e.run = claimed, r.live.Token, r
 		d.report(e, workerv1.Progress_STEP_CLAIMED)
 		return true
 	case state.ClaimLive, state.ClaimDecided, state.ClaimSkipped:
@@ -152,6 +158,8 @@ func (d *desk) settle(r *run, status state.ClaimStatus, err error, took time.Dur
 		switch {
 		case d.closed:
 			delete(d.entries, e.key)
+		case r.plan.queued || e.plan.queued:
+			d.park(e, now)
 		case r.applied:
 			d.refused(e, now)
 		case r.plan.waits() && now >= e.plan.start:
@@ -161,6 +169,15 @@ func (d *desk) settle(r *run, status state.ClaimStatus, err error, took time.Dur
 			d.enqueue(e, later, max(e.plan.start, now))
 			signal(d.wake)
 		}
+	case state.ClaimQueued:
+		// The leader plans it anew, by its pending key.
+		d.reportOf(e, &r.plan, workerv1.Progress_STEP_QUEUED)
+		if d.closed || e.plan.same(&r.plan) {
+			delete(d.entries, e.key)
+			break
+		}
+		d.enqueue(e, later, now)
+		signal(d.wake)
 	case state.ClaimStale:
 		if !d.closed && !e.plan.same(&r.plan) {
 			// It was planned anew while the claim was under way.
@@ -199,7 +216,14 @@ func (d *desk) refused(e *entry, now int64) {
 func (d *desk) carry(work, final context.Context, r *run) {
 	defer d.finish(final, r)
 	d.starts.began()
+	work, stop := context.WithCancelCause(work)
+	defer stop(nil)
+	// Whoever wishes that the run ends sets wish before it looks for stop.
+	r.stop.Store(&stop)
+	wish := r.wish.Load()
 	switch {
+	case wish != nil && work.Err() == nil:
+		r.outcome = runner.Outcome{State: state.StateCancelled, Error: wish.Error(), Ended: d.clock()}
 	case work.Err() != nil:
 		r.outcome = runner.Outcome{State: state.StateInterrupted, Error: context.Cause(work).Error(), Ended: d.clock()}
 	case !d.trusted() && !mutant.Off(mutant.SlotTrust) && !mutant.Off(mutant.SelfFence):
@@ -222,6 +246,10 @@ func (d *desk) perform(work context.Context, r *run) {
 		return
 	}
 	r.lateness = time.Duration(max(now-r.plan.start, 0))
+	if r.plan.queued {
+		// That it waited for other runs is no lateness.
+		r.lateness = max(min(r.lateness, time.Duration(now-r.asked.Live.Claimed.UnixNano())), 0)
+	}
 	r.begun = true
 	d.metrics.starts.Inc()
 	d.metrics.lateness.Observe(r.lateness.Seconds())

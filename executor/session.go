@@ -258,6 +258,8 @@ func (c *conversation) handle(ctx context.Context, m *workerv1.AttendResponse) e
 		return err
 	case *workerv1.AttendResponse_Revoke:
 		c.desk.revoke(c.session, k.Revoke.GetRefs())
+	case *workerv1.AttendResponse_Cancel:
+		c.desk.cancel(k.Cancel)
 	case *workerv1.AttendResponse_Pulse, *workerv1.AttendResponse_Welcome:
 	default:
 		// A newer leader's message that this version does not know.

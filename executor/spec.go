@@ -21,6 +21,10 @@ type spec struct {
 	revision   int64
 	generation int64
 	exclusive  bool
+	gate       state.Gate
+	// scope names whose ends the job's waiting runs wait for; empty where none
+	// wait for this job's, nor its own for others'.
+	scope      string
 	atMostOnce bool
 	deadline   time.Duration // to start, counted from when it is due
 	jitter     time.Duration
@@ -36,7 +40,17 @@ type spec struct {
 func newSpec(s *session, p *workerv1.Spec) *spec {
 	js := codec.SpecFromProto(p.GetSpec()).WithDefaults()
 	job := state.JobID{Namespace: p.GetNamespace(), Name: p.GetJob()}
+	gate := js.Gate()
+	scope := ""
+	switch {
+	case gate.Key != "":
+		scope = "key " + job.Namespace + "/" + gate.Key
+	case gate.Queues():
+		scope = "job " + job.String()
+	}
 	return &spec{
+		gate:       gate,
+		scope:      scope,
 		ref:        p.GetRef(),
 		session:    s,
 		job:        job,
@@ -89,6 +103,7 @@ func newPlan(sp *spec, p *workerv1.Entry, ids *slotIDs) (plan, key, error) {
 		token:        p.GetToken(),
 		pending:      p.GetPending(),
 		closed:       p.GetClosedRevision(),
+		queued:       p.GetQueued(),
 	}
 	pl.backfill = pl.run != "" && pl.run.Kind() == state.KindBackfill
 	k := key{job: sp.job, run: pl.run, shard: p.GetShard(), attempt: max(p.GetAttempt(), 1)}
@@ -107,7 +122,8 @@ func newPlan(sp *spec, p *workerv1.Entry, ids *slotIDs) (plan, key, error) {
 func (p *plan) waits() bool { return p.backfill || p.closed != 0 && p.spec.patient }
 
 // until is when an entry that was planned at now has missed its start deadline.
-// A slot's counts from when it is due. For all else the leader decided to start it
+// A slot's counts from when it is due, also while it waits for other runs. For all
+// else the leader decided to start it
 // although its instant may be long past: it counts from then.
 // A backfill's run has no deadline: it may have to wait for others of its job.
 func (p *plan) until(attempt int32, now int64) int64 {
@@ -115,7 +131,7 @@ func (p *plan) until(attempt int32, now int64) int64 {
 		return math.MaxInt64
 	}
 	from := p.start
-	if attempt > 1 || p.closed != 0 || p.pending != 0 {
+	if attempt > 1 || p.closed != 0 || p.pending != 0 && !p.queued {
 		from = max(from, now)
 	}
 	if left := math.MaxInt64 - from; left < int64(p.spec.deadline) {

@@ -73,11 +73,21 @@ func (t *term) openPending(p *state.Pending) {
 }
 
 func (t *term) addAsked(p *state.Pending, job *timed, now time.Time) {
-	t.add(&entry{
+	e := &entry{
 		entryKey: entryKey{job: job, due: p.Requested.UnixMicro(), run: p.Run},
 		version:  job.job,
 		pending:  p,
-	}, now)
+	}
+	if was := t.open[e.open()]; was != nil && was.pending != nil && was.pending.Revision < p.Revision {
+		// It was found to have to wait.
+		if was.deciding {
+			again := *p
+			t.later(tick, func() { t.openPending(&again) })
+			return
+		}
+		t.close(was)
+	}
+	t.add(e, now)
 }
 
 // orphan ends a pending run whose job has been deleted.

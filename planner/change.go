@@ -42,6 +42,7 @@ func (t *term) change(c change, now time.Time) {
 	was.job, was.last = c.job, never
 	t.watchPause(c.job)
 	t.watchFailures(was)
+	t.rescope(was)
 	t.balancer.Release(jobKey(c.id)) // its selector may be another
 	if c.job.Broken != nil {
 		t.cfg.Logger.Warn("job is quarantined: it is due never until it is mended", "job", c.id, "err", c.job.Broken)

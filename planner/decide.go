@@ -82,6 +82,9 @@ func (t *term) tryDecide(e *entry, now time.Time) {
 				}
 				t.close(e)
 				t.feedOf(rec.Job, rec.Run)
+				if waiting != nil {
+					t.endedOf(rec.Job)
+				}
 			}
 		}
 	})

@@ -48,6 +48,8 @@ type entry struct {
 	waiting *state.Live
 	// of a run that was asked for
 	pending *state.Pending
+	// waits is set where that waits for other runs.
+	waits bool
 	// of a slot in the closed part of the timeline: the revision at which that
 	// was closed, which lets the slot start all the same.
 	closed int64

@@ -19,6 +19,8 @@ type Job struct {
 	Deadline  time.Duration
 	Selector  placement.Selector
 	Exclusive bool
+	// ConcurrencyKey names whose runs count beside the job's own, if any do.
+	ConcurrencyKey string
 	// CatchUp tells which slots of an outage run: of those that are no older than
 	// CatchUpAge at most CatchUpMost, the newest.
 	CatchUp     state.CatchUp
@@ -66,6 +68,8 @@ func compileSpec(j *state.Job, stored []byte) *Job {
 		Paused:     j.Paused,
 		PauseAfter: spec.PauseAfterFailures,
 		stored:     stored,
+
+		ConcurrencyKey: spec.ConcurrencyKey,
 	}
 	switch spec.CatchUp {
 	case state.CatchUpNone:

@@ -96,6 +96,8 @@ func (t *term) markLost(l state.Live) {
 				"again", next.State == state.StateWaiting)
 			if next.State == state.StateWaiting {
 				t.addWaiting(&next, t.now())
+			} else {
+				t.endedOf(l.Job)
 			}
 		}
 	})

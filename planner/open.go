@@ -20,7 +20,7 @@ const (
 // Where none is left the entry stays as it is until one comes or check looks.
 func (t *term) place(e *entry) {
 	if e.verdict != state.StateNone || e.bar != nil || e.early || e.behind != nil || e.suspended || e.version.Paused && !e.backfill() || e.version.Broken != nil || t.gates.bad[e.version.ID] != nil ||
-		e.waiting != nil && e.waiting.NextTry.After(t.now()) {
+		e.waiting != nil && e.waiting.NextTry.After(t.now()) || e.waits && e != e.job.queue[0] {
 		return
 	}
 	// The balancer's choice first, then the others in the job's order, so that
@@ -92,6 +92,10 @@ func (t *term) checkLate(e *entry, now time.Time) {
 		t.comes(e)
 		t.place(e)
 		t.lookAt(e, e.start+t.cfg.HedgeDelay.Microseconds())
+		return
+	}
+	if e.waits {
+		t.checkQueued(e, now)
 		return
 	}
 	late := now.Sub(micros(e.start))
@@ -203,6 +207,14 @@ func (t *term) report(s *session, r *workerv1.Report, now time.Time) {
 			}
 			t.hedges.earn()
 			t.close(e)
+			if e.pending != nil {
+				t.sweepPending(e.pending)
+			}
+		case workerv1.Progress_STEP_QUEUED:
+			if !e.waits { // else it is known by its new pending key
+				t.hedges.earn()
+				t.close(e)
+			}
 		case workerv1.Progress_STEP_BUSY:
 			// It keeps the entry, but another one may be sooner.
 			e.busy, e.last = true, p.GetStep()
@@ -232,6 +244,9 @@ func (t *term) finished(s *session, p *workerv1.Progress, now time.Time) {
 	if to := state.RunState(p.GetState()); to == state.StateFailed || to == state.StateTimedOut {
 		t.lookAtFailures(job)
 	}
+	if state.RunState(p.GetState()) != state.StateWaiting {
+		t.ended(job.job)
+	}
 	switch state.RunState(p.GetState()) { //nolint:exhaustive // of others it is not known that they started
 	case state.StateSucceeded, state.StateFailed, state.StateTimedOut:
 		t.lateness.add(now, time.Duration(p.GetLateness())*time.Microsecond)
@@ -241,6 +256,7 @@ func (t *term) finished(s *session, p *workerv1.Progress, now time.Time) {
 			run = state.SlotRunID(micros(p.GetDue()))
 		}
 		t.lookForRetry(job.job.ID, run)
+	default:
 	}
 }
 
@@ -257,7 +273,7 @@ func (t *term) lookup(s *session, p *workerv1.Progress) *entry {
 	}
 	step := p.GetStep()
 	recorded := step == workerv1.Progress_STEP_CLAIMED || step == workerv1.Progress_STEP_DECIDED ||
-		step == workerv1.Progress_STEP_FINISHED
+		step == workerv1.Progress_STEP_FINISHED || step == workerv1.Progress_STEP_QUEUED
 	if !recorded && v.revision != e.version.Revision {
 		return nil // of the plan of an older version
 	}

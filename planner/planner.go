@@ -55,9 +55,17 @@ type Store interface {
 	GiveUp(
 		ctx context.Context, term state.Term, l state.Live, to state.RunState, reason string, now time.Time, job int64,
 	) (bool, error)
+	// SweepPending deletes the pending key of a run that has another record; gone is
+	// false where it has none.
+	SweepPending(ctx context.Context, term state.Term, p *state.Pending) (gone bool, err error)
+	// FindLive answers the live records of a run; over is true where it is over.
+	FindLive(ctx context.Context, id state.JobID, run state.RunID) (live []state.Live, over bool, err error)
+	// CancelWaiting is GiveUp for a run that is to end.
+	CancelWaiting(ctx context.Context, term state.Term, l state.Live, c *state.Cancel, now time.Time) (bool, error)
+	DropCancel(ctx context.Context, term state.Term, c *state.Cancel) error
 }
 
-// Sources are what the planner follows. Both functions call each at once with
+// Sources are what the planner follows. All functions but Fresh call each at once with
 // everything, and after every change, until ctx ends; then they answer nil.
 type Sources struct {
 	Catalog *Catalog
@@ -71,6 +79,8 @@ type Sources struct {
 	Pending func(ctx context.Context, each func([]state.Pending)) error
 	// Backfills are all backfills, in the same way. nil: there are none.
 	Backfills func(ctx context.Context, each func([]state.Backfill)) error
+	// Cancels are all wishes that runs end, or, after the first call, the new ones.
+	Cancels func(ctx context.Context, each func([]state.Cancel)) error
 }
 
 // Planner leads, one term at a time, and serves the executors' sessions.

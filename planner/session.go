@@ -49,6 +49,7 @@ type session struct {
 	unsent  []*workerv1.Entry
 	specs   map[uint32]*workerv1.Spec // that unsent entries need and the executor lacks
 	revoked []uint32
+	cancels []*workerv1.Cancel
 }
 
 // version is what a reference of a session stands for.
@@ -91,7 +92,7 @@ func (s *session) plan(e *entry) {
 		p.Attempt, p.Token, p.AllowOverlap = int32(w.Attempt+1), w.Token, !w.Exclusive
 	}
 	if e.pending != nil {
-		p.Pending, p.AllowOverlap = e.pending.Revision, e.pending.AllowOverlap
+		p.Pending, p.AllowOverlap, p.Queued = e.pending.Revision, e.pending.AllowOverlap, e.waits
 	}
 	s.unsent = append(s.unsent, p)
 }
@@ -154,6 +155,12 @@ func (t *term) flush(s *session) {
 			return
 		}
 		s.revoked = nil
+	}
+	for len(s.cancels) > 0 {
+		if !s.send(&workerv1.AttendResponse{Kind: &workerv1.AttendResponse_Cancel{Cancel: s.cancels[0]}}) {
+			return
+		}
+		s.cancels = s.cancels[1:]
 	}
 	for len(s.unsent) > 0 {
 		n, specs := s.nextPlan()

@@ -89,6 +89,12 @@ type term struct {
 	catchUps int
 	// asked are the open entries of runs that were asked for.
 	asked int
+	// queues are the jobs with runs that wait for others, queued how many those
+	// are.
+	queues queues
+	queued int
+	// cancels are the wishes that runs end which are not known to be over.
+	cancels map[cancelKey]*state.Cancel
 
 	queue   []func(context.Context) func() // tasks that wait for a place
 	running int
@@ -125,6 +131,8 @@ func newTerm(p *Planner, leadership state.Term) *term {
 		sessions:   make(map[string]*session),
 		nodes:      make(map[string]state.Node),
 		marks:      make(chan state.Watermark, 1),
+		queues:     make(queues),
+		cancels:    make(map[cancelKey]*state.Cancel),
 	}
 }
 
@@ -172,6 +180,9 @@ func (t *term) run(ctx context.Context) error {
 			return t.sources.Backfills(gctx, func(bs []state.Backfill) { t.post(gctx, func() { t.noteBackfills(bs) }) })
 		})
 	}
+	group.Go(func() error {
+		return t.sources.Cancels(gctx, func(cs []state.Cancel) { t.post(gctx, func() { t.addCancels(cs) }) })
+	})
 	err = group.Wait()
 	if ctx.Err() != nil {
 		return nil
@@ -283,7 +294,7 @@ func (t *term) turn(now time.Time) {
 // bound on open entries allows.
 func (t *term) plan(now time.Time) {
 	until := now.Add(t.cfg.Horizon)
-	for len(t.open)-t.early < t.cfg.MaxOpen && t.ctx.Err() == nil {
+	for len(t.open)-t.early-t.queued < t.cfg.MaxOpen && t.ctx.Err() == nil {
 		job, slot, ok := t.timeline.pop(until)
 		if !ok {
 			t.planned = later(t.planned, until)
@@ -323,7 +334,11 @@ func (t *term) add(e *entry, now time.Time) bool {
 	if e.slot() {
 		t.byDue.Push(e.holdsAt(), e)
 	}
-	if e.pending != nil {
+	switch {
+	case e.pending == nil:
+	case !e.pending.Queued.IsZero():
+		t.enqueue(e)
+	default:
 		t.asked++
 	}
 	if e.slot() && !micros(e.start).After(t.closed.Instant) {
@@ -367,7 +382,7 @@ func (t *term) close(e *entry) {
 	if e.closed != 0 {
 		t.catchUps--
 	}
-	if e.pending != nil {
+	if e.pending != nil && !e.waits {
 		t.asked--
 	}
 	t.comes(e)
@@ -382,6 +397,9 @@ func (t *term) close(e *entry) {
 		if e.ahead, next.behind = nil, nil; !next.done && !next.deciding {
 			t.place(next)
 		}
+	}
+	if e.waits {
+		t.dequeue(e)
 	}
 }
 

@@ -22,6 +22,10 @@ type timed struct {
 	at int
 	// open are the job's open entries, in no order.
 	open []*entry
+	// queue are those of them whose runs wait for others, in order of due, and
+	// scope is where the term keeps the job by it.
+	queue []*entry
+	scope scope
 	// end is what ended a deleted job, once that is known.
 	end *ending
 	// replays wait for the one that is under way while replaying is set.

@@ -100,7 +100,7 @@ func (t *term) late(now time.Time) state.Late {
 	}
 	worst := int64(math.MaxInt64)
 	for _, e := range t.open {
-		if e.start > limit || e.version.Paused || e.waiting != nil || e.bar != nil || e.backfill() {
+		if e.start > limit || e.version.Paused || e.waiting != nil || e.bar != nil || e.backfill() || e.waits {
 			continue
 		}
 		l.Runs++

@@ -67,7 +67,17 @@ type JobSpec struct {
 	ExcludedCalendars []string
 	OnlyCalendars     []string
 
-	Overlap       Overlap
+	Overlap Overlap
+	// MaxConcurrent is how many runs may be live at a time; 0: any number where
+	// Overlap is OverlapAllow, else 1.
+	MaxConcurrent int
+	// QueueLimit is how many runs wait at most, where Overlap is OverlapQueue; 0
+	// means DefaultQueueLimit.
+	QueueLimit int
+	// ConcurrencyKey names whose runs count beside the job's own: those of all
+	// jobs of the namespace with the same key. Empty: no others.
+	ConcurrencyKey string
+
 	CatchUp       CatchUp
 	CatchUpWindow time.Duration // 0: none
 	CatchUpLimit  int
@@ -90,9 +100,6 @@ type JobSpec struct {
 	NoOp    bool
 }
 
-// Exclusive tells whether at most one run of the job may be live at a time.
-func (s *JobSpec) Exclusive() bool { return s.Overlap != OverlapAllow }
-
 // Command is a program to run on the executor.
 type Command struct {
 	// Argv is the program and its arguments; the program is looked up in PATH.
@@ -114,18 +121,6 @@ type HTTP struct {
 	// ExpectedCodes are the status codes that mean success; none means 200–299.
 	ExpectedCodes []int
 }
-
-// Overlap is what happens to a slot that is due while another run of the job is
-// live.
-type Overlap uint8
-
-// Overlap policies.
-const (
-	// OverlapSkip gives the slot the verdict skipped:overlap. The default.
-	OverlapSkip Overlap = iota
-	// OverlapAllow starts it all the same.
-	OverlapAllow
-)
 
 // CatchUp is what happens to slots that fell due while nothing could plan them.
 type CatchUp uint8

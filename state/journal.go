@@ -14,6 +14,9 @@ type Claim struct {
 	// Exclusive runs hold the job's overlap gate; they are not claimed while
 	// another run of the job is live.
 	Exclusive bool
+	// Gate has the places of which the run takes one, and the policy where there
+	// is none to take, or where runs that are due earlier wait.
+	Gate Gate
 	// Token is set for a further attempt: the waiting record's revision.
 	Token int64
 	// Pending is the revision of the pending key that the claim moves, 0 for a
@@ -23,8 +26,8 @@ type Claim struct {
 	// a leader decided to catch up: the revision at which it closed that part.
 	// A leader that closes the timeline again takes the decision back.
 	ClosedRevision int64
-	// ApplyOverlap is set when the run is due: if the gate is held, the verdict
-	// skipped:overlap is written. Before that a held gate is only reported.
+	// ApplyOverlap is set when the run is due: if the gate is held, the policy is
+	// applied. Before that a held gate is only reported.
 	ApplyOverlap bool
 }
 
@@ -42,17 +45,20 @@ const (
 	ClaimDecided
 	// ClaimSkipped: the gate was held; skipped:overlap is stored.
 	ClaimSkipped
-	// ClaimHeld: the gate is held, and the claim did not ask for the policy.
+	// ClaimHeld: the gate is held, and the claim did not ask for the policy, or
+	// the run waits for it already.
 	ClaimHeld
 	// ClaimStale: the job, the pending run or the waiting record is not as
 	// planned any more.
 	ClaimStale
 	// ClaimDisowned: the owner's registration is gone.
 	ClaimDisowned
+	// ClaimQueued: the run waits for others; its pending key says so.
+	ClaimQueued
 )
 
 var claimNames = [...]string{
-	"unknown", "claimed", "live", "decided", "skipped", "held", "stale", "disowned",
+	"unknown", "claimed", "live", "decided", "skipped", "held", "stale", "disowned", "queued",
 }
 
 // String is the status's name in logs and metrics.
@@ -79,10 +85,11 @@ type Finish struct {
 	// is set.
 	Attempt Attempt
 	// Retry is set where the run shall be tried again, not before then.
-	Retry       time.Time
-	Reason      string
-	Tail        []byte
-	OutputBytes int64
+	Retry time.Time
+	// Reason and Detail are the verdict's.
+	Reason, Detail string
+	Tail           []byte
+	OutputBytes    int64
 }
 
 // TokenStatus is what became of a write that carries a token.

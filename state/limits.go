@@ -11,11 +11,15 @@ const (
 	MaxScheduleBytes  = 512
 	MaxDescription    = 1024
 	MaxReasonBytes    = 512
+	MaxDetailBytes    = 1 << 10
 	MaxArgs           = 256
 	MaxCommandBytes   = 64 << 10
 	MaxEnv            = 128
 	MaxHTTPHeaders    = 64
 	MaxURLBytes       = 4096
+	MaxConcurrent     = 1000
+	MaxQueue          = 1000
+	MaxConcurrencyKey = 128
 	MaxBodyBytes      = 256 << 10
 	MaxSpecBytes      = 512 << 10
 	MaxTailBytes      = 8 << 10

@@ -103,9 +103,16 @@ func (s RunState) String() string {
 	return fmt.Sprintf("state(%d)", uint8(s))
 }
 
+// ReasonQueued is why a pending run has not started: it waits for others.
+const ReasonQueued = "queued"
+
 // Reasons of the verdicts skipped, missed and cancelled.
 const (
-	ReasonOverlap        = "overlap"
+	ReasonOverlap = "overlap"
+	// ReasonReplaced: it waited for other runs, and a newer one took its place.
+	ReasonReplaced = "replaced"
+	// ReasonRequested: somebody asked for its end.
+	ReasonRequested      = "requested"
 	ReasonPaused         = "paused"
 	ReasonDeleted        = "deleted"
 	ReasonSuperseded     = "superseded"
@@ -147,6 +154,10 @@ type Live struct {
 	NextTry    time.Time // StateWaiting: not before
 	Exclusive  bool      // holds the job's overlap gate
 	AtMostOnce bool
+	// Place is the place that the run has at its gate, from 1, which is that of
+	// GateKey (see Gate.Key); 0: none. Its later attempts keep it.
+	Place   int
+	GateKey string
 	// Attempts are those before this one.
 	Attempts []Attempt
 	// Token is the record's ModRevision: the attempt's fencing token.
@@ -210,14 +221,18 @@ func (r *Record) Covers(slot time.Time) bool {
 	return !slot.Before(r.Due) && !slot.After(r.Until)
 }
 
-// Pending is a run that was asked for and has no slot of its own.
+// Pending is a run that was asked for, or one that waits for others.
 type Pending struct {
-	Job       JobID
-	Run       RunID
+	Job JobID
+	Run RunID
+	// Requested is when the run was asked for; for a slot's, the slot.
 	Requested time.Time
 	Actor     string
 	Reason    string
 	// AllowOverlap starts it beside a live run of an exclusive job.
 	AllowOverlap bool
-	Revision     int64
+	// Queued is since when it waits for other runs; zero: it was not found to
+	// have to.
+	Queued   time.Time
+	Revision int64
 }

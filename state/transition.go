@@ -14,6 +14,7 @@ type Transition struct {
 // transactions.
 var Transitions = []Transition{
 	{"request", StateNone, StatePending},
+	{"queue", StateNone, StatePending},
 	{"claim", StateNone, StateRunning},
 	{"claim", StatePending, StateRunning},
 	{"claim", StateWaiting, StateRunning},

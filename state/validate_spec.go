@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // ScheduleChecks are the rules on schedules, which this package does not know.
@@ -27,6 +28,7 @@ func (s *JobSpec) Validate(checks ScheduleChecks) error {
 	checkLabels(&v, "spec.labels", s.Labels)
 	s.checkSchedules(&v, checks)
 	s.checkSlots(&v)
+	s.checkOverlap(&v)
 	checkDuration(&v, "spec.startDeadline", s.StartDeadline, time.Second, MaxStartDeadline)
 	checkLabels(&v, "spec.nodeSelector", s.Selector)
 	checkDuration(&v, "spec.timeout", s.Timeout, time.Millisecond, MaxTimeout)
@@ -104,6 +106,33 @@ func (s *JobSpec) checkSlots(v *Violations) {
 // Calendars are the names of all calendars that the spec names.
 func (s *JobSpec) Calendars() []string {
 	return slices.Concat(s.ExcludedCalendars, s.OnlyCalendars)
+}
+
+func (s *JobSpec) checkOverlap(v *Violations) {
+	switch n := s.MaxConcurrent; {
+	case n < 0 || n > MaxConcurrent:
+		v.Add("spec.maxConcurrent", "%d is outside 1–%d", n, MaxConcurrent)
+	case n > 1 && s.Overlap == OverlapCancel:
+		v.Add("spec.maxConcurrent", "%d is not allowed where overlap is cancel, which stops the one live run; leave it out", n)
+	}
+	switch n := s.QueueLimit; {
+	case n < 0 || n > MaxQueue:
+		v.Add("spec.queueLimit", "%d is outside 1–%d", n, MaxQueue)
+	case n > 0 && s.Overlap != OverlapQueue:
+		v.Add("spec.queueLimit", "is only allowed where overlap is queue, not %s", s.Overlap)
+	}
+	const field = "spec.concurrencyKey"
+	switch n := len(s.ConcurrencyKey); {
+	case n == 0:
+	case n > MaxConcurrencyKey:
+		v.Add(field, "has %d bytes; at most %d are allowed", n, MaxConcurrencyKey)
+	case strings.ContainsFunc(s.ConcurrencyKey, isControl):
+		v.Add(field, "contains a control character")
+	case !utf8.ValidString(s.ConcurrencyKey):
+		v.Add(field, "is no UTF-8 text")
+	case s.Limit() == 0:
+		v.Add(field, "needs a limit where overlap is allow: set maxConcurrent to 1–%d", MaxConcurrent)
+	}
 }
 
 func (s *JobSpec) checkTarget(v *Violations) {

@@ -127,8 +127,16 @@ func (r *reading) versions(job string, newestFirst []*leaderdv1.JobVersion, from
 			Paused:   version.GetPaused(), Deleted: version.GetChange() == leaderdv1.JobVersion_CHANGE_DELETE,
 			Broken:     version.GetQuarantine() != "",
 			AtMostOnce: spec.GetGuarantee() == leaderdv1.Guarantee_GUARANTEE_AT_MOST_ONCE,
-			Exclusive:  spec.GetOverlap() != leaderdv1.Overlap_OVERLAP_ALLOW,
+			Queues:     spec.GetOverlap() > leaderdv1.Overlap_OVERLAP_ALLOW,
+			Key:        spec.GetConcurrencyKey(),
 			Deadline:   defaultDeadline,
+		}
+		x.Limit = int(spec.GetMaxConcurrent())
+		if spec.GetOverlap() != leaderdv1.Overlap_OVERLAP_ALLOW {
+			x.Limit = max(x.Limit, 1)
+		}
+		if x.Exclusive = x.Limit == 1 && x.Key == ""; x.Exclusive {
+			x.Limit = 0 // its one live record is its gate
 		}
 		if spec.GetStartDeadline() != nil {
 			x.Deadline = spec.GetStartDeadline().AsDuration()

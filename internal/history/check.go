@@ -35,6 +35,7 @@ func Check(f *Facts) Report {
 		c.found = nil
 	}
 	c.backfills()
+	c.places()
 	c.marks()
 	c.losses()
 	c.waits()
@@ -173,7 +174,7 @@ func (c *checker) index() {
 // of claims does not have them.
 func (c *checker) claimsOfRecords(j *job) {
 	for _, r := range j.runs {
-		exclusive := c.exclusive(j, r)
+		exclusive, placed := c.exclusive(j, r), c.placedBy(j, r)
 		for i := range r.Attempts {
 			a := &r.Attempts[i]
 			key := tokenKey{r.ID, a.Shard, a.Token}
@@ -186,7 +187,7 @@ func (c *checker) claimsOfRecords(j *job) {
 			}
 			cl := &claim{run: r, Claim: Claim{
 				Job: j.name, Run: r.ID, Shard: a.Shard, Attempt: a.Number, Token: a.Token,
-				Owner: Owner{Node: a.Node}, Exclusive: exclusive,
+				Owner: Owner{Node: a.Node}, Exclusive: exclusive, Placed: placed,
 			}}
 			if v := j.inForce(a.Token); v != nil {
 				cl.AtMostOnce = v.AtMostOnce

@@ -2,6 +2,7 @@ package history
 
 import (
 	"slices"
+	"time"
 )
 
 // maxAttempts is how many attempts a record keeps: of more, those after the first
@@ -52,7 +53,7 @@ func (c *checker) fenced(j *job, cl *claim) {
 	case cl.Generation != 0 && v.Generation != 0 && cl.Generation != v.Generation:
 		c.fail(Unfenced, j.name, cl.Run, "was claimed with token %d for generation %d after generation %d was stored at revision %d",
 			cl.Token, cl.Generation, v.Generation, v.Revision)
-	case isSlot && cl.Attempt == 1 && !j.unjudged && (!slot.After(v.Effective.Add(-v.Slack)) || !v.names(slot)):
+	case isSlot && cl.Attempt == 1 && !j.unjudged && (!slot.After(v.Effective.Add(-v.Slack)) || !v.names(slot)) && !j.waited(slot, cl.Token):
 		// That it was due by another version is no excuse.
 		c.fail(Unfenced, j.name, cl.Run, "is no slot of the version at revision %d that its claim, token %d, relied on", v.Revision, cl.Token)
 	case isSlot && cl.Attempt == 1 && !j.unjudged:
@@ -60,6 +61,17 @@ func (c *checker) fenced(j *job, cl *claim) {
 			c.fail(Barred, j.name, cl.Run, "was claimed with token %d, though the version at revision %d skips it (%s)", cl.Token, v.Revision, why)
 		}
 	}
+}
+
+// waited tells whether a slot may have waited for other runs before a claim, by a
+// version that made it due: then it goes on with whatever version is in force.
+func (j *job) waited(slot time.Time, token int64) bool {
+	for _, v := range j.versions {
+		if v.Revision < token && v.Queues && v.live() && slot.After(v.Effective.Add(-v.Slack)) && v.names(slot) {
+			return true
+		}
+	}
+	return false
 }
 
 // registered checks that the owner's registration stood when it claimed.

@@ -131,6 +131,13 @@ type Version struct {
 	AtMostOnce  bool
 	// Exclusive runs do not overlap.
 	Exclusive bool
+	// Limit is how many runs may be live at a time where they take places, of the
+	// job or of Key if that is set; 0: none do.
+	Limit int
+	Key   string
+	// Queues tells that runs wait for others, in order of due, and go on with the
+	// newest version.
+	Queues bool
 	// Deadline is how long after it was due a slot may start; 0: not known.
 	Deadline time.Duration
 	// Mark is what the work of this version writes down to tell it from others.
@@ -202,7 +209,9 @@ type Claim struct {
 	Generation            int64
 	Owner                 Owner
 	Exclusive, AtMostOnce bool
-	At                    time.Time
+	// Placed is set where the run took one of its version's places.
+	Placed bool
+	At     time.Time
 }
 
 // Owner is one registration of an executor.

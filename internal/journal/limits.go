@@ -142,6 +142,16 @@ func checkClaim(c *state.Claim) error {
 	if l.Due.IsZero() {
 		v.Add("live.due", "is missing")
 	}
+	g := &c.Gate
+	if g.Limit < 0 || g.Limit > state.MaxConcurrent {
+		v.Add("gate.limit", "%d is outside 0–%d", g.Limit, state.MaxConcurrent)
+	}
+	if g.QueueLimit < 0 || g.QueueLimit > state.MaxQueue {
+		v.Add("gate.queueLimit", "%d is outside 0–%d", g.QueueLimit, state.MaxQueue)
+	}
+	if n := len(g.Key); n > state.MaxConcurrencyKey {
+		v.Add("gate.concurrencyKey", "has %d bytes; at most %d are allowed", n, state.MaxConcurrencyKey)
+	}
 	addAttempts(&v, "live.attempts", l.Attempts)
 	return v.Err()
 }
@@ -155,6 +165,9 @@ func checkFinish(f *state.Finish) error {
 	if err := state.CheckTransition(state.StateRunning, finishState(f)); err != nil {
 		v.Add("attempt.state", "%s", err)
 	}
+	if p := f.Live.Place; p < 0 || p > state.MaxConcurrent {
+		v.Add("live.place", "%d is outside 0–%d", p, state.MaxConcurrent)
+	}
 	addAttempts(&v, "live.attempts", f.Live.Attempts)
 	addAttempts(&v, "attempt", []state.Attempt{f.Attempt})
 	if n := len(f.Tail); n > state.MaxTailBytes {
@@ -162,6 +175,9 @@ func checkFinish(f *state.Finish) error {
 	}
 	if n := len(f.Reason); n > state.MaxReasonBytes {
 		v.Add("reason", "has %d bytes; at most %d are allowed", n, state.MaxReasonBytes)
+	}
+	if n := len(f.Detail); n > state.MaxDetailBytes {
+		v.Add("detail", "has %d bytes; at most %d are allowed", n, state.MaxDetailBytes)
 	}
 	return v.Err()
 }

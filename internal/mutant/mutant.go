@@ -36,6 +36,10 @@ const (
 	Checkpoint   Guard = "checkpoint"    // a checkpoint does not name the one before
 	Hedge        Guard = "hedge"         // entries of a lost executor are planned nowhere else
 	Terminator   Guard = "terminator"    // key prefixes do not end with a separator
+	Places       Guard = "places"        // claims do not ask whether their place at the gate is free
+	QueueOrder   Guard = "queue-order"   // claims do not ask whether runs that were due earlier wait
+	QueuedSlot   Guard = "queued-slot"   // a slot that waits for others counts as one without a record
+	CancelWish   Guard = "cancel-wish"   // the wish that a run ends is forgotten with the leader that heard it
 )
 
 // Guards are all of them.
@@ -43,6 +47,6 @@ func Guards() []Guard {
 	return []Guard{
 		TermFence, Registration, JobRevision, JobsChanged, History, LiveRecord, GateVerdict, Closed, FinishToken, FirstVerdict,
 		Conflicts, ReadBack, SelfFence, SlotTrust, OwnerGone, AtMostOnce, Watermark, Replay, DeletedNote, Early, Checkpoint, Hedge,
-		Terminator,
+		Terminator, Places, QueueOrder, QueuedSlot, CancelWish,
 	}
 }

@@ -75,13 +75,15 @@ func (n *Node) startControl(ctx context.Context, all *stages) (*control, error) 
 		return nil, err
 	}
 
-	jobs, nodes, pending := c.store.JobsCache(), c.store.NodesCache(), c.store.PendingCache()
+	jobs, nodes := c.store.JobsCache(), c.store.NodesCache()
+	pending, cancels := c.store.PendingCache(), c.store.CancelsCache()
 	backfills := c.store.BackfillsCache()
 	catalog := planner.NewCatalog()
 	base.run(jobs.Run)
 	base.run(nodes.Run)
 	base.run(pending.Run)
 	base.run(backfills.Run)
+	base.run(cancels.Run)
 	feed := jobs.Subscribe()
 	base.run(func(ctx context.Context) error { return feedCatalog(ctx, c.store, feed, catalog, n.log) })
 	calendars := c.store.CalendarsCache()
@@ -93,6 +95,7 @@ func (n *Node) startControl(ctx context.Context, all *stages) (*control, error) 
 		Fresh:   feed.WaitFor,
 		Nodes:   followNodes(nodes),
 		Pending: followPending(c.store, pending, n.log),
+		Cancels: followCancels(c.store, cancels, n.log),
 
 		Backfills: followBackfills(c.store, backfills, n.log),
 	}, planner.Config{
@@ -105,7 +108,7 @@ func (n *Node) startControl(ctx context.Context, all *stages) (*control, error) 
 	c.lead = func(ctx context.Context, term election.Term) error { return c.planner.Run(ctx, term.Term) }
 
 	for name, cache := range map[string]*store.Cache{
-		"jobs": jobs.Cache, "nodes": nodes.Cache, "pending": pending, "backfills": backfills, "calendars": calendars,
+		"jobs": jobs.Cache, "nodes": nodes.Cache, "pending": pending, "backfills": backfills, "calendars": calendars, "cancels": cancels,
 	} {
 		n.health.Add(ops.Check{Name: "watch of " + name, Func: func(now time.Time) error {
 			return fresh(now, cache.LastHeard(), stale)

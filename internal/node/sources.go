@@ -70,7 +70,19 @@ func followNodes(cache *store.NodesCache) func(context.Context, func([]state.Nod
 // followPending is planner.Sources.Pending. A pending run that cannot be read
 // is logged and left alone.
 func followPending(s *store.Store, cache *store.Cache, log hclog.Logger) func(context.Context, func([]state.Pending)) error {
-	return func(ctx context.Context, each func([]state.Pending)) error {
+	return followValues(cache, s.DecodePending, "unreadable pending run is left alone", log)
+}
+
+// followCancels is planner.Sources.Cancels, likewise.
+func followCancels(s *store.Store, cache *store.Cache, log hclog.Logger) func(context.Context, func([]state.Cancel)) error {
+	return followValues(cache, s.DecodeCancel, "unreadable wish to cancel a run is left alone", log)
+}
+
+// followValues tells all that is decoded of a cache, then what is new or changed.
+func followValues[T any](
+	cache *store.Cache, decode func(kv.KeyValue) (T, error), broken string, log hclog.Logger,
+) func(context.Context, func([]T)) error {
+	return func(ctx context.Context, each func([]T)) error {
 		sub := cache.Subscribe()
 		defer sub.Close()
 		for {
@@ -78,14 +90,14 @@ func followPending(s *store.Store, cache *store.Cache, log hclog.Logger) func(co
 			if err != nil {
 				return nil // ctx ended
 			}
-			var runs []state.Pending
+			var values []T
 			add := func(from kv.KeyValue) {
-				p, err := s.DecodePending(from)
+				v, err := decode(from)
 				if err != nil {
-					log.Error("unreadable pending run is left alone", "key", from.Key, "err", err)
+					log.Error(broken, "key", from.Key, "err", err)
 					return
 				}
-				runs = append(runs, p)
+				values = append(values, v)
 			}
 			for _, from := range u.All {
 				add(*from)
@@ -95,7 +107,7 @@ func followPending(s *store.Store, cache *store.Cache, log hclog.Logger) func(co
 					add(e.KV)
 				}
 			}
-			each(runs)
+			each(values)
 		}
 	}
 }

@@ -66,6 +66,7 @@ var (
 			Generation: numbers.Draw(t, "generation"), State: states.Draw(t, "state"), Attempt: smalls.Draw(t, "attempt"),
 			Owner: state.Owner{Node: texts.Draw(t, "owner"), Revision: numbers.Draw(t, "revision")},
 			Term:  numbers.Draw(t, "term"), Due: times.Draw(t, "due"), Claimed: times.Draw(t, "claimed"), NextTry: times.Draw(t, "next"),
+			GateKey: rapid.SampledFrom([]string{"", "db", "ü/%"}).Draw(t, "gate key"), Place: rapid.IntRange(0, state.MaxConcurrent).Draw(t, "place"),
 			AtMostOnce: rapid.Bool().Draw(t, "amo"), Attempts: attemptLists.Draw(t, "attempts"),
 		}
 	})
@@ -79,6 +80,7 @@ var (
 		c := state.Claim{
 			JobRevision: numbers.Draw(t, "job revision"), Live: keyed.Draw(t, "live"), Token: numbers.Draw(t, "token"),
 			Pending: numbers.Draw(t, "pending"), ClosedRevision: numbers.Draw(t, "closed"), ApplyOverlap: rapid.Bool().Draw(t, "overlap"),
+			Gate: state.Gate{Policy: state.Overlap(rapid.IntRange(0, int(state.OverlapReplace)).Draw(t, "policy")), Limit: rapid.IntRange(0, 9).Draw(t, "limit"), Key: texts.Draw(t, "gate"), QueueLimit: rapid.IntRange(0, 9).Draw(t, "queue")},
 		}
 		c.Job, c.Exclusive, c.Live.Token = c.Live.Job, c.Live.Exclusive, 0
 		return c
@@ -119,11 +121,13 @@ func TestSpecs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := state.JobSpec{
 			Description: texts.Draw(t, "description"), Labels: maps.Draw(t, "labels"), Schedules: lists.Draw(t, "schedules"),
-			TimeZone:  texts.Draw(t, "zone"),
-			Overlap:   rapid.SampledFrom([]state.Overlap{state.OverlapSkip, state.OverlapAllow}).Draw(t, "overlap"),
-			CatchUp:   rapid.SampledFrom([]state.CatchUp{state.CatchUpLatest, state.CatchUpNone}).Draw(t, "catch up"),
-			Guarantee: rapid.SampledFrom([]state.Guarantee{state.AtLeastOnce, state.AtMostOnce}).Draw(t, "guarantee"),
-			Selector:  maps.Draw(t, "selector"), StartDeadline: durations.Draw(t, "deadline"),
+			TimeZone:      texts.Draw(t, "zone"),
+			Overlap:       state.Overlap(rapid.IntRange(0, int(state.OverlapReplace)).Draw(t, "overlap")),
+			MaxConcurrent: rapid.IntRange(0, state.MaxConcurrent).Draw(t, "concurrent"), QueueLimit: rapid.IntRange(0, state.MaxQueue).Draw(t, "queue"),
+			ConcurrencyKey: texts.Draw(t, "key"),
+			CatchUp:        rapid.SampledFrom([]state.CatchUp{state.CatchUpLatest, state.CatchUpNone}).Draw(t, "catch up"),
+			Guarantee:      rapid.SampledFrom([]state.Guarantee{state.AtLeastOnce, state.AtMostOnce}).Draw(t, "guarantee"),
+			Selector:       maps.Draw(t, "selector"), StartDeadline: durations.Draw(t, "deadline"),
 			Timeout: durations.Draw(t, "timeout"), KillGrace: durations.Draw(t, "grace"),
 		}
 		switch rapid.IntRange(0, 3).Draw(t, "target") {

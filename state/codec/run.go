@@ -23,6 +23,9 @@ func LiveToProto(l *state.Live) *statev1.Live {
 		NextTry:       Micros(l.NextTry),
 		AtMostOnce:    l.AtMostOnce,
 		Attempts:      AttemptsToProto(l.Attempts),
+
+		ConcurrencyKey: l.GateKey,
+		Place:          int32(l.Place), //nolint:gosec // bounded by its limit
 	}
 }
 
@@ -41,6 +44,8 @@ func LiveFromProto(p *statev1.Live) state.Live {
 		Claimed:    Time(p.GetClaimed()),
 		NextTry:    Time(p.GetNextTry()),
 		AtMostOnce: p.GetAtMostOnce(),
+		GateKey:    p.GetConcurrencyKey(),
+		Place:      int(p.GetPlace()),
 		Attempts:   AttemptsFromProto(p.GetAttempts()),
 	}
 }

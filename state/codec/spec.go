@@ -22,11 +22,11 @@ func SpecToProto(s *state.JobSpec) *leaderdv1.JobSpec {
 		CatchUpLimit:       int32(s.CatchUpLimit), //nolint:gosec // bounded by state.MaxCatchUpLimit
 	}
 	slotsToProto(s, p)
-	switch s.Overlap {
-	case state.OverlapSkip:
-	case state.OverlapAllow:
-		p.Overlap = leaderdv1.Overlap_OVERLAP_ALLOW
+	if s.Overlap != state.OverlapSkip {
+		p.Overlap = overlapToProto(s.Overlap)
 	}
+	p.MaxConcurrent, p.QueueLimit = int32(s.MaxConcurrent), int32(s.QueueLimit) //nolint:gosec // bounded by their limits
+	p.ConcurrencyKey = s.ConcurrencyKey
 	switch s.CatchUp {
 	case state.CatchUpLatest:
 	case state.CatchUpNone:
@@ -88,9 +88,9 @@ func SpecFromProto(p *leaderdv1.JobSpec) state.JobSpec {
 		CatchUpLimit:       int(p.GetCatchUpLimit()),
 	}
 	slotsFromProto(p, &s)
-	if p.GetOverlap() == leaderdv1.Overlap_OVERLAP_ALLOW {
-		s.Overlap = state.OverlapAllow
-	}
+	s.Overlap = overlapFromProto(p.GetOverlap())
+	s.MaxConcurrent, s.QueueLimit = int(p.GetMaxConcurrent()), int(p.GetQueueLimit())
+	s.ConcurrencyKey = p.GetConcurrencyKey()
 	switch p.GetCatchUp() {
 	case leaderdv1.CatchUp_CATCH_UP_NONE:
 		s.CatchUp = state.CatchUpNone
@@ -118,4 +118,29 @@ func SpecFromProto(p *leaderdv1.JobSpec) state.JobSpec {
 		s.NoOp = true
 	}
 	return s
+}
+
+// overlaps are the API's names of the policies.
+var overlaps = [...]leaderdv1.Overlap{
+	state.OverlapSkip:    leaderdv1.Overlap_OVERLAP_SKIP,
+	state.OverlapAllow:   leaderdv1.Overlap_OVERLAP_ALLOW,
+	state.OverlapQueue:   leaderdv1.Overlap_OVERLAP_QUEUE,
+	state.OverlapCancel:  leaderdv1.Overlap_OVERLAP_CANCEL,
+	state.OverlapReplace: leaderdv1.Overlap_OVERLAP_REPLACE,
+}
+
+func overlapToProto(o state.Overlap) leaderdv1.Overlap {
+	if int(o) < len(overlaps) {
+		return overlaps[o]
+	}
+	return leaderdv1.Overlap_OVERLAP_UNSPECIFIED
+}
+
+func overlapFromProto(p leaderdv1.Overlap) state.Overlap {
+	for o, known := range overlaps {
+		if p == known {
+			return state.Overlap(o) //nolint:gosec // a handful
+		}
+	}
+	return state.OverlapSkip
 }

@@ -71,7 +71,7 @@ func (w *wire) attempt(a *state.Attempt) {
 
 // MarshalLive is the stored value of a live record: statev1.Live.
 func MarshalLive(l *state.Live) []byte {
-	w := make(wire, 0, 96+len(l.Run)+len(l.Owner.Node)+attemptsSize(l.Attempts))
+	w := make(wire, 0, 96+len(l.Run)+len(l.Owner.Node)+len(l.GateKey)+attemptsSize(l.Attempts))
 	w.text(1, string(l.Run))
 	w.number(2, int64(l.Shard))
 	w.number(3, int64(l.Shards))
@@ -86,6 +86,8 @@ func MarshalLive(l *state.Live) []byte {
 	w.instant(12, l.NextTry)
 	w.flag(13, l.AtMostOnce)
 	w.attempts(14, l.Attempts)
+	w.text(15, l.GateKey)
+	w.number(16, int64(l.Place))
 	return w
 }
 

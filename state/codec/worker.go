@@ -20,6 +20,31 @@ func ClaimToProto(c *state.Claim) *workerv1.Claim {
 		Pending:        c.Pending,
 		ClosedRevision: c.ClosedRevision,
 		ApplyOverlap:   c.ApplyOverlap,
+		Gate:           gateToProto(&c.Gate),
+	}
+}
+
+func gateToProto(g *state.Gate) *workerv1.Gate {
+	if *g == (state.Gate{}) {
+		return nil
+	}
+	return &workerv1.Gate{
+		Policy:         overlapToProto(g.Policy),
+		Limit:          int32(g.Limit), //nolint:gosec // bounded by its limit
+		ConcurrencyKey: g.Key,
+		QueueLimit:     int32(g.QueueLimit), //nolint:gosec // bounded by its limit
+	}
+}
+
+func gateFromProto(p *workerv1.Gate) state.Gate {
+	if p == nil {
+		return state.Gate{}
+	}
+	return state.Gate{
+		Policy:     overlapFromProto(p.GetPolicy()),
+		Limit:      int(p.GetLimit()),
+		Key:        p.GetConcurrencyKey(),
+		QueueLimit: int(p.GetQueueLimit()),
 	}
 }
 
@@ -37,6 +62,7 @@ func ClaimFromProto(p *workerv1.Claim) state.Claim {
 		Pending:        p.GetPending(),
 		ClosedRevision: p.GetClosedRevision(),
 		ApplyOverlap:   p.GetApplyOverlap(),
+		Gate:           gateFromProto(p.GetGate()),
 	}
 }
 
@@ -89,6 +115,7 @@ func sameWords(asked, stored *state.Live) bool {
 	return asked.Run == stored.Run && asked.Shard == stored.Shard && asked.Shards == stored.Shards &&
 		asked.Generation == stored.Generation && asked.Attempt == stored.Attempt && asked.Owner == stored.Owner &&
 		asked.Term == stored.Term && asked.AtMostOnce == stored.AtMostOnce &&
+		asked.Place == stored.Place && asked.GateKey == stored.GateKey &&
 		Micros(asked.Due) == Micros(stored.Due) && Micros(asked.Claimed) == Micros(stored.Claimed)
 }
 
@@ -104,6 +131,7 @@ func FinishToProto(f *state.Finish) *workerv1.Finish {
 		Tail:        f.Tail,
 		OutputBytes: f.OutputBytes,
 		Reason:      f.Reason,
+		Detail:      f.Detail,
 		Retry:       Micros(f.Retry),
 	}
 }
@@ -117,6 +145,7 @@ func FinishFromProto(p *workerv1.Finish) state.Finish {
 		Live:        live,
 		Retry:       Time(p.GetRetry()),
 		Reason:      p.GetReason(),
+		Detail:      p.GetDetail(),
 		Tail:        p.GetTail(),
 		OutputBytes: p.GetOutputBytes(),
 	}
@@ -193,7 +222,7 @@ func RegistrationFromProto(name string, p *workerv1.RegisterResponse) state.Regi
 
 // claimStatus reads a status; one that this version does not know is 0.
 func claimStatus(s uint32) state.ClaimStatus {
-	if s <= uint32(state.ClaimDisowned) {
+	if s <= uint32(state.ClaimQueued) {
 		return state.ClaimStatus(s)
 	}
 	return 0

@@ -90,11 +90,13 @@ func (s *Store) claim(ctx context.Context, c *state.Claim) (state.ClaimResult, e
 
 // claiming is a claim on its way, over several tries perhaps.
 type claiming struct {
-	c     *state.Claim
-	live  state.Live // the record that it asks for
-	value []byte     // encoded
-	slot  bool
-	last  holder // what is assumed to be at the gate
+	c      *state.Claim
+	live   state.Live // the record that it asks for
+	value  []byte     // encoded
+	slot   bool
+	last   holder // what is assumed to be at the gate
+	places string // the prefix of the gate's places, of which it takes one; empty: it takes none
+	again  bool   // a try was refused
 }
 
 // beginClaim answers the claim to be tried, or nil and the answer.
@@ -102,6 +104,7 @@ func (s *Store) beginClaim(ctx context.Context, c *state.Claim) (*claiming, stat
 	a := &claiming{c: c, live: c.Live}
 	live := &a.live
 	live.Job, live.Exclusive, live.State, live.NextTry = c.Job, c.Exclusive, state.StateRunning, time.Time{}
+	live.Place, live.GateKey = 0, ""
 	_, a.slot = live.Run.Slot()
 	switch {
 	// A revision of 0 would compare as "is not there".
@@ -115,10 +118,14 @@ func (s *Store) beginClaim(ctx context.Context, c *state.Claim) (*claiming, stat
 		if err != nil || !ok {
 			return nil, state.ClaimResult{Status: state.ClaimStale}, err
 		}
-	} else if c.Exclusive || a.slot {
+	} else if c.Exclusive || a.slot || c.Gate.Limit > 0 {
 		a.last = s.holders.get(c.Job)
 		if !c.Exclusive && a.last.run == live.Run {
 			a.last = holder{} // never on a guess beside a record of this run
+		}
+		if c.Gate.Limit > 0 && !c.Exclusive {
+			a.places, live.GateKey = s.keys.placesOf(c.Job, c.Gate.Key), c.Gate.Key
+			return a, state.ClaimResult{}, nil // its value names the place, which each try chooses
 		}
 	}
 	a.value = codec.MarshalLive(live)
@@ -169,7 +176,7 @@ func (s *Store) tryClaim(ctx context.Context, a *claiming, closed state.Closed) 
 	case over && c.ClosedRevision != 0:
 		res, err := s.claimedBefore(ctx, &a.live, state.ClaimStale)
 		return nil, res, err
-	case over && a.slot && c.Token == 0:
+	case over && a.slot && c.Token == 0 && c.Pending == 0:
 		res, err := s.claimedBefore(ctx, &a.live, state.ClaimDecided)
 		return nil, res, err
 	case c.ClosedRevision != 0:
@@ -178,7 +185,11 @@ func (s *Store) tryClaim(ctx context.Context, a *claiming, closed state.Closed) 
 	changed := s.changed.get()
 	t := &claimTry{
 		c: c, live: &a.live, slot: a.slot, last: a.last, closed: closed.Revision, changed: changed,
-		seen: s.holders.unchanged(c.Job, c.JobRevision, changed),
+		seen: s.holders.unchanged(c.Job, c.JobRevision, changed), places: a.places,
+	}
+	if a.places != "" {
+		a.live.Place = s.places.take(a.places, c.Gate.Limit, a.again)
+		a.value = codec.MarshalLive(&a.live)
 	}
 	s.claimRequest(t, a.value)
 	return t, state.ClaimResult{}, nil
@@ -193,16 +204,20 @@ func (s *Store) claimed(t *claimTry, res kv.TxnResult) state.ClaimResult {
 
 // refused says why a try was refused, or that another one is worth it.
 func (s *Store) refused(ctx context.Context, a *claiming, t *claimTry) (res state.ClaimResult, again bool, err error) {
+	a.again = true
 	v, err := s.readRefusal(ctx, t)
 	if err != nil {
 		return state.ClaimResult{}, false, err
+	}
+	if t.places != "" {
+		s.places.learn(t.places, v.taken)
 	}
 	if v.closed.Revision != t.closed {
 		s.closed.set(v.closed)
 	}
 	status, again := v.judge(t)
 	if status == state.ClaimHeld && a.c.ApplyOverlap {
-		if status, again, err = s.skipOverlap(ctx, t, &v); err != nil {
+		if status, again, err = s.applyOverlap(ctx, t, &v); err != nil {
 			return state.ClaimResult{}, false, err
 		}
 	}
@@ -244,6 +259,7 @@ func (s *Store) carryOn(ctx context.Context, c *state.Claim, live *state.Live) (
 				return false, nil //nolint:nilerr // that a transition is refused is the answer
 			}
 			live.Attempts, live.Exclusive, live.Due = before.Attempts, before.Exclusive, before.Due
+			live.Place, live.GateKey = before.Place, before.GateKey
 			return true, nil
 		}
 	}

@@ -21,16 +21,23 @@ type claimTry struct {
 	// seen tells that the job was as planned then.
 	changed int64
 	seen    bool
+	places  string // the prefix of the gate's places, of which it takes live.Place
 
 	request *request
 }
 
 // relies tells whether the claim compares the gate's record with last. The
-// first claim of an exclusive run writes over it, if it is dead. That of a slot
-// of another job only makes sure that it is not this slot's own, from before
-// the job's policy was changed; runs that were asked for have their pending key
-// for that.
-func (t *claimTry) relies() bool { return t.c.Token == 0 && (t.live.Exclusive || t.slot) }
+// first claim of an exclusive run writes over it, if it is dead; one that takes a
+// place only makes sure that it is dead, since it may be of before the job's policy
+// was changed. That of a slot of another job only makes sure that it is not this
+// slot's own, from such a time; runs that were asked for have their pending key for
+// that.
+func (t *claimTry) relies() bool {
+	return t.c.Token == 0 && (t.live.Exclusive || t.slot || t.places != "")
+}
+
+// queues tells whether the claim is refused while runs wait that are due earlier.
+func (t *claimTry) queues() bool { return t.c.Token == 0 && t.c.Gate.Queues() }
 
 // claimRequest makes design §2's claim, as a transaction.
 func (s *Store) claimRequest(t *claimTry, value []byte) {
@@ -85,10 +92,16 @@ func (s *Store) claimRequest(t *claimTry, value []byte) {
 		}
 	default:
 		r.txn.If = append(r.txn.If, absent(k.live))
-		if t.slot {
+		if t.slot || t.places != "" {
 			r.txn.If = append(r.txn.If, unchanged(k.gate, t.last.token))
 			r.reads = append(r.reads, s.batch.hash(k.gate))
 		}
+		if t.places != "" {
+			s.takePlace(t, r)
+		}
+	}
+	if t.queues() {
+		s.inOrder(t, r)
 	}
 	if c.Pending != 0 {
 		pendingKey := s.keys.pendingRun(c.Job, live.Run)

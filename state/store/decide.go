@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leaderd/leaderd/internal/mutant"
 	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
@@ -120,6 +121,8 @@ func (s *Store) decide(ctx context.Context, term state.Term, rec *state.Record, 
 	}
 	historyKey, gateKey := s.keys.historyRun(rec.Job, rec.Run), s.keys.activeGate(rec.Job)
 	shards, pendingKey := s.keys.shardsOf(rec.Job, rec.Run), s.keys.pendingRun(rec.Job, rec.Run)
+	_, slot := rec.Run.Slot()
+	mayWait := slot && pending == 0 && !mutant.Off(mutant.QueuedSlot) // then it has a record
 	for range maxTries {
 		r := &request{
 			// The run's claims meet the verdict's key.
@@ -133,6 +136,11 @@ func (s *Store) decide(ctx context.Context, term state.Term, rec *state.Record, 
 			r.txn.If = append(r.txn.If, unchanged(pendingKey, pending))
 			r.txn.Then = append(r.txn.Then, kv.Delete(pendingKey))
 			r.writes = append(r.writes, s.batch.hash(pendingKey))
+			r.txn.Else = append(r.txn.Else, keyOnly(pendingKey))
+		}
+		if mayWait {
+			r.txn.If = append(r.txn.If, absent(pendingKey))
+			r.reads = append(r.reads, s.batch.hash(pendingKey))
 			r.txn.Else = append(r.txn.Else, keyOnly(pendingKey))
 		}
 		if job != 0 {
@@ -155,6 +163,9 @@ func (s *Store) decide(ctx context.Context, term state.Term, rec *state.Record, 
 			return false, nil
 		}
 		if pending != 0 && (len(res.Results[3].KVs) == 0 || res.Results[3].KVs[0].ModRevision != pending) {
+			return false, nil
+		}
+		if mayWait && len(res.Results[3].KVs) > 0 {
 			return false, nil
 		}
 		if job != 0 {
@@ -207,6 +218,8 @@ func (s *Store) decideRange(ctx context.Context, term state.Term, rec *state.Rec
 	}
 	value := codec.MarshalRecord(rec)
 	var (
+		waiting     = s.keys.pendingRun(rec.Job, state.SlotRunID(rec.Due))
+		lastWaiting = s.keys.pendingRun(rec.Job, state.SlotRunID(rec.Until)) + "\x00"
 		first, last = s.keys.historyRun(rec.Job, state.SlotRunID(rec.Due)), s.keys.historyRun(rec.Job, state.SlotRunID(rec.Until)) + "\x00"
 		firstLive   = s.keys.shardsOf(rec.Job, state.SlotRunID(rec.Due))
 		lastLive    = end(s.keys.shardsOf(rec.Job, state.SlotRunID(rec.Until)))
@@ -228,6 +241,12 @@ func (s *Store) decideRange(ctx context.Context, term state.Term, rec *state.Rec
 			{Key: first, End: last, Target: kv.TargetModRevision, Relation: kv.Less, Int: seen + 1},
 			{Key: firstLive, End: lastLive, Target: kv.TargetModRevision, Relation: kv.Less, Int: seen + 1},
 			unchanged(gateKey, gate.token),
+		}
+		if !mutant.Off(mutant.QueuedSlot) {
+			r.txn.If = append(r.txn.If, kv.Compare{
+				Key: waiting, End: lastWaiting, Target: kv.TargetModRevision, Relation: kv.Less, Int: seen + 1,
+			})
+			r.reads = append(r.reads, s.batch.hash(s.keys.pendingOf(rec.Job)))
 		}
 		r.txn.Then = []kv.Op{kv.Put(first, value, 0)}
 		r.txn.Else = []kv.Op{kv.Get(first), keyOnly(s.keys.closed())}
@@ -261,8 +280,9 @@ func (s *Store) slotsBetween(ctx context.Context, rec *state.Record) (seen int64
 	history, active := s.keys.historyOf(rec.Job), s.keys.activeOf(rec.Job)
 	verdicts := kv.GetRange(s.keys.historyRun(rec.Job, state.SlotRunID(rec.Due)), s.keys.historyRun(rec.Job, state.SlotRunID(rec.Until))+"\x00", 0)
 	shards := kv.GetRange(s.keys.shardsOf(rec.Job, state.SlotRunID(rec.Due)), end(s.keys.shardsOf(rec.Job, state.SlotRunID(rec.Until))), 0)
-	verdicts.Keys, shards.Keys = true, true
-	read := kv.Txn{Then: []kv.Op{verdicts, shards, kv.Get(s.keys.activeGate(rec.Job))}}
+	waiting := kv.GetRange(s.keys.pendingRun(rec.Job, state.SlotRunID(rec.Due)), s.keys.pendingRun(rec.Job, state.SlotRunID(rec.Until))+"\x00", 0)
+	verdicts.Keys, shards.Keys, waiting.Keys = true, true, true
+	read := kv.Txn{Then: []kv.Op{verdicts, shards, waiting, kv.Get(s.keys.activeGate(rec.Job))}}
 	res, _, err := s.send(ctx, read)
 	for err != nil && passing(err) && ctx.Err() == nil { // for as long as group commit would
 		res, _, err = s.send(ctx, read)
@@ -273,7 +293,10 @@ func (s *Store) slotsBetween(ctx context.Context, rec *state.Record) (seen int64
 	if err != nil {
 		return 0, holder{}, false, err
 	}
-	for i, prefix := range []string{history, active} {
+	for i, prefix := range []string{history, active, s.keys.pendingOf(rec.Job)} {
+		if i == 2 && mutant.Off(mutant.QueuedSlot) {
+			break
+		}
 		for _, found := range res.Results[i].KVs {
 			run, err := runPart(found.Key[len(prefix):])
 			if err != nil {
@@ -284,7 +307,7 @@ func (s *Store) slotsBetween(ctx context.Context, rec *state.Record) (seen int64
 			}
 		}
 	}
-	gate = s.gateOf(rec.Job, res.Results[2])
+	gate = s.gateOf(rec.Job, res.Results[3])
 	return res.Revision, gate, between(gate.run, rec), nil
 }
 

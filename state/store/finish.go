@@ -91,6 +91,7 @@ func (s *Store) beginFinish(f *state.Finish) (*ending, state.TokenStatus, error)
 		Generation:  live.Generation,
 		State:       e.to,
 		Reason:      f.Reason,
+		Detail:      f.Detail,
 		Due:         live.Due,
 		Recorded:    f.Attempt.Ended,
 		Shards:      live.Shards,
@@ -140,6 +141,7 @@ func checkFinish(f *state.Finish) error {
 		{"tail", len(f.Tail), state.MaxTailBytes},
 		{"error", len(f.Attempt.Error), state.MaxErrorBytes},
 		{"reason", len(f.Reason), state.MaxReasonBytes},
+		{"detail", len(f.Detail), state.MaxDetailBytes},
 	} {
 		if x.size > x.max {
 			return fmt.Errorf("%w: %s has %d bytes, at most %d are allowed", ErrTooLarge, x.what, x.size, x.max)
@@ -164,10 +166,14 @@ func (s *Store) noteEnd(l *state.Live, to state.RunState) {
 	if l.Exclusive && to.Verdict() {
 		s.holders.set(l.Job, holder{run: l.Run, token: l.Token, over: true})
 	}
+	if l.Place != 0 && to.Verdict() {
+		s.places.free(s.keys.placesOf(l.Job, l.GateKey), l.Place)
+	}
 }
 
 // verdictRequest ends a live record whose token is l.Token with the verdict of its
-// owner. The gate's record stays, dead; others are deleted.
+// owner. The gate's record stays, dead; others are deleted. The place that the run
+// has, if it has one, is its own by its token.
 func (s *Store) verdictRequest(l *state.Live, rec *state.Record) (*request, names) {
 	value := codec.MarshalRecord(rec)
 	r, k := s.tokenRequest(l)
@@ -176,6 +182,11 @@ func (s *Store) verdictRequest(l *state.Live, rec *state.Record) (*request, name
 	if !l.Exclusive {
 		r.txn.Then = append(r.txn.Then, kv.Delete(k.live))
 		r.writes = append(r.writes, s.batch.hash(k.live))
+	}
+	if l.Place != 0 {
+		place := s.keys.place(l.Job, l.GateKey, l.Place)
+		r.txn.Then = append(r.txn.Then, kv.Delete(place))
+		r.writes = append(r.writes, s.batch.hash(place))
 	}
 	return r, k
 }

@@ -142,6 +142,7 @@ func (s *Store) DecodePending(from kv.KeyValue) (state.Pending, error) {
 		Actor:        message.GetActor(),
 		Reason:       message.GetReason(),
 		AllowOverlap: message.GetAllowOverlap(),
+		Queued:       codec.Time(message.GetQueued()),
 	}, nil
 }
 

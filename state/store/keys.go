@@ -28,6 +28,7 @@ func (k keys) pending() string  { return k.prefix + "pending/" }
 func (k keys) active() string   { return k.prefix + "active/" }
 func (k keys) history() string  { return k.prefix + "history/" }
 func (k keys) versions() string { return k.prefix + "versions/" }
+func (k keys) cancels() string  { return k.prefix + "cancels/" }
 
 func (k keys) calendars() string { return k.prefix + "calendars/" }
 
@@ -71,7 +72,28 @@ func (k keys) version(id state.JobID, generation int64) string {
 func (k keys) versionsOf(id state.JobID) string { return k.versions() + jobPart(id) + "/" }
 
 func (k keys) pendingRun(id state.JobID, run state.RunID) string {
-	return k.pending() + jobPart(id) + "/" + escape(string(run))
+	return k.pendingOf(id) + escape(string(run))
+}
+
+// pendingOf sorts by when the runs are due.
+func (k keys) pendingOf(id state.JobID) string { return k.pending() + jobPart(id) + "/" }
+
+func (k keys) cancelRun(id state.JobID, run state.RunID) string {
+	return k.cancels() + jobPart(id) + "/" + escape(string(run))
+}
+
+// placesOf is where the places of a gate lie: a concurrency key's, or the job's
+// own.
+func (k keys) placesOf(id state.JobID, key string) string {
+	if key != "" {
+		return k.prefix + "gates/" + escape(id.Namespace) + "/key/" + escape(key) + "/"
+	}
+	return k.prefix + "gates/" + escape(id.Namespace) + "/job/" + escape(id.Name) + "/"
+}
+
+// place is one of them, from 1. They sort by number.
+func (k keys) place(id state.JobID, key string, n int) string {
+	return k.placesOf(id, key) + fmt.Sprintf("%04d", n)
 }
 
 func (k keys) activeOf(id state.JobID) string {

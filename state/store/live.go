@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leaderd/leaderd/internal/mutant"
 	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
@@ -117,7 +118,7 @@ func (s *Store) scanRange(ctx context.Context, from, to string, each func(kv.Key
 }
 
 // ListDecided answers which slots of a job, from first to last, have a verdict
-// or a live record. A record that cannot be read counts for the slot that its
+// or a live record, or wait for other runs. A record that cannot be read counts for the slot that its
 // key names; one at the gate names none, and is logged.
 func (s *Store) ListDecided(ctx context.Context, id state.JobID, first, last time.Time) (state.Decided, error) {
 	d := state.Decided{Slots: make(map[time.Time]struct{})}
@@ -128,10 +129,20 @@ func (s *Store) ListDecided(ctx context.Context, id state.JobID, first, last tim
 		}
 		return ok
 	}
-	// Live ones first: a run that ends meanwhile is then seen twice rather than
-	// not at all.
+	// Those that wait first, then live ones: a run that begins or ends meanwhile is
+	// then seen twice rather than not at all.
+	pending := s.keys.pendingOf(id)
+	waits := s.keys.pendingRun(id, state.SlotRunID(first))
+	err := s.scanRange(ctx, waits, s.keys.pendingRun(id, state.SlotRunID(last))+"\x00", func(found kv.KeyValue) {
+		if run, err := runPart(found.Key[len(pending):]); err == nil && !mutant.Off(mutant.QueuedSlot) {
+			note(run)
+		}
+	})
+	if err != nil {
+		return d, fmt.Errorf("list waiting runs of %s: %w", id, err)
+	}
 	active := s.keys.activeOf(id)
-	err := s.scan(ctx, active, func(found kv.KeyValue) {
+	err = s.scan(ctx, active, func(found kv.KeyValue) {
 		more := found.Key[len(active):]
 		if more == gate {
 			l, err := decodeLive(id, true, found)

@@ -11,7 +11,7 @@ type metrics struct {
 	batchSize     prometheus.Histogram
 	commitSeconds prometheus.Histogram
 	retries       *prometheus.CounterVec
-	claims        [state.ClaimDisowned + 1]prometheus.Counter
+	claims        [state.ClaimQueued + 1]prometheus.Counter
 	finishes      [state.TokenFenced + 1]prometheus.Counter
 }
 

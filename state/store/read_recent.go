@@ -165,7 +165,7 @@ func (s *Store) appendWindow(ctx context.Context, refs []runRef, ids []state.Job
 	t := kv.Txn{}
 	for _, id := range ids {
 		// In the order in which a run goes through them: see below.
-		for _, prefix := range []string{s.keys.pending() + jobPart(id) + "/", s.keys.activeOf(id), s.keys.historyOf(id)} {
+		for _, prefix := range []string{s.keys.pendingOf(id), s.keys.activeOf(id), s.keys.historyOf(id)} {
 			p := part{id, prefix, prefix, prefix + gate}
 			if from != "" {
 				p.from = prefix + escape(string(from))

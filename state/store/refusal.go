@@ -6,7 +6,6 @@ import (
 
 	"github.com/leaderd/leaderd/internal/mutant"
 	"github.com/leaderd/leaderd/state"
-	"github.com/leaderd/leaderd/state/codec"
 	"github.com/leaderd/leaderd/state/kv"
 )
 
@@ -23,6 +22,8 @@ type refusal struct {
 	other      holder     // a live record beside the gate
 	jobMod     int64
 	pendingMod int64
+	taken      []taker     // the places at the gate; read only if the claim takes one
+	ahead      state.RunID // the first run that waits and is due earlier
 }
 
 // readRefusal looks why a claim was refused. Claims are sent often and seldom
@@ -46,9 +47,20 @@ func (s *Store) readRefusal(ctx context.Context, t *claimTry) (refusal, error) {
 		}
 	default:
 		reads = append(reads, kv.Get(s.keys.activeGate(c.Job)))
+		if t.places != "" && t.last.token != 0 {
+			reads = append(reads, keyOnly(s.keys.historyRun(c.Job, t.last.run)))
+		}
 	}
-	if c.Pending != 0 {
+	if c.Pending != 0 || t.queues() {
 		reads = append(reads, keyOnly(s.keys.pendingRun(c.Job, live.Run)))
+	}
+	if t.queues() {
+		first := kv.GetRange(s.keys.pendingOf(c.Job), s.keys.pendingRun(c.Job, live.Run), 1)
+		first.Keys = true
+		reads = append(reads, first)
+	}
+	if t.places != "" {
+		reads = append(reads, kv.GetRange(t.places, end(t.places), 0))
 	}
 	res, err := s.look(ctx, reads...)
 	if err != nil {
@@ -112,6 +124,10 @@ func (s *Store) decodeRefusal(t *claimTry, res kv.TxnResult) (refusal, error) {
 		}
 	default:
 		gateRecord, gateOK = next()
+		if t.places != "" && t.last.token != 0 {
+			_, done := next()
+			v.lastDone = done || t.last.over
+		}
 	}
 	if gateOK {
 		l, err := decodeLive(t.c.Job, true, gateRecord)
@@ -121,11 +137,21 @@ func (s *Store) decodeRefusal(t *claimTry, res kv.TxnResult) (refusal, error) {
 		note(&l)
 		v.gate = holder{run: l.Run, token: l.Token}
 	}
-	if t.c.Pending != 0 {
+	if t.c.Pending != 0 || t.queues() {
 		pending, _ := next()
 		v.pendingMod = pending.ModRevision
 	}
-	return v, nil
+	if t.queues() {
+		if found, ok := next(); ok {
+			if v.ahead, err = runPart(found.Key[len(s.keys.pendingOf(t.c.Job)):]); err != nil {
+				return v, err
+			}
+		}
+	}
+	if t.places != "" {
+		v.taken, err = takers(t, res.Results[0].KVs)
+	}
+	return v, err
 }
 
 // readOther takes in a record beside the gate. It is decoded only where it is
@@ -165,6 +191,8 @@ func (v *refusal) judge(t *claimTry) (status state.ClaimStatus, again bool) {
 		return state.Claimed, false
 	case v.live && c.Token == 0:
 		return state.ClaimLive, false
+	case t.queues() && c.Pending == 0 && v.pendingMod != 0:
+		return state.ClaimQueued, false
 	case v.jobMod != c.JobRevision, c.Pending != 0 && v.pendingMod != c.Pending:
 		return state.ClaimStale, false
 	case v.closed.Revision != t.closed && c.ClosedRevision != 0:
@@ -173,68 +201,10 @@ func (v *refusal) judge(t *claimTry) (status state.ClaimStatus, again bool) {
 		return 0, true
 	case c.Token != 0:
 		return state.ClaimStale, false
-	case !t.live.Exclusive, !v.gate.same(t.last):
+	case t.relies() && !v.gate.same(t.last):
 		return 0, true // perhaps it is over: the next try looks
-	case v.gate.token != 0 && !v.lastDone, v.other.token != 0:
+	case v.ahead != "", v.holders(t) != nil:
 		return state.ClaimHeld, false
 	}
 	return 0, true
-}
-
-// skipOverlap gives a due run the verdict skipped:overlap, if all is still as
-// the refusal read it; if not, the claim is worth another try.
-func (s *Store) skipOverlap(ctx context.Context, t *claimTry, v *refusal) (status state.ClaimStatus, again bool, err error) {
-	c, live := t.c, t.live
-	historyKey, own := s.keys.historyRun(c.Job, live.Run), s.keys.shardsOf(c.Job, live.Run)
-	r := &request{}
-	r.guard(s.registered(live.Owner), unchanged(s.keys.closed(), t.closed))
-	r.txn.If = []kv.Compare{
-		unchanged(s.keys.job(c.Job), c.JobRevision),
-		absent(historyKey),
-		absentBelow(own),
-	}
-	r.txn.Else = []kv.Op{keyOnly(historyKey), countRange(own)}
-	r.writes = append(r.writes, s.batch.hash(s.keys.activeOf(c.Job))) // no run of the job begins or ends beside it
-	by := v.other.run
-	if v.gate.token != 0 && !v.lastDone {
-		by = v.gate.run
-		gateKey, byHistory := s.keys.activeGate(c.Job), s.keys.historyRun(c.Job, by)
-		r.txn.If = append(r.txn.If, unchanged(gateKey, v.gate.token), absent(byHistory))
-		r.reads = append(r.reads, s.batch.hash(gateKey), s.batch.hash(byHistory))
-	} else {
-		otherKey := s.keys.shardsOf(c.Job, by)
-		r.txn.If = append(r.txn.If, kv.Compare{
-			Key: otherKey, End: end(otherKey), Target: kv.TargetCreateRevision, Relation: kv.Greater,
-		})
-	}
-	value := codec.MarshalRecord(&state.Record{
-		Generation: live.Generation,
-		State:      state.StateSkipped,
-		Reason:     state.ReasonOverlap,
-		Detail:     "run " + string(by) + " was live",
-		Due:        live.Due,
-		Recorded:   live.Claimed,
-		Shards:     live.Shards,
-	})
-	r.txn.Then = []kv.Op{kv.Put(historyKey, value, 0)}
-	r.writes = append(r.writes, s.batch.hash(historyKey))
-	if c.Pending != 0 {
-		pendingKey := s.keys.pendingRun(c.Job, live.Run)
-		r.txn.If = append(r.txn.If, unchanged(pendingKey, c.Pending))
-		r.txn.Then = append(r.txn.Then, kv.Delete(pendingKey))
-		r.writes = append(r.writes, s.batch.hash(pendingKey))
-	}
-	res, err := s.batch.do(ctx, r)
-	switch {
-	case err != nil:
-		return 0, false, err
-	case res.Succeeded:
-		return state.ClaimSkipped, false, nil
-	case len(res.Results[0].KVs) == 0 && len(res.Results[1].KVs) > 0:
-		// From before its job's policy was changed. Perhaps it is this owner's.
-		before, err := s.claimedBefore(ctx, live, state.ClaimLive)
-		v.mine = before.Live
-		return before.Status, false, err
-	}
-	return 0, true, nil
 }

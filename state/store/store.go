@@ -83,6 +83,7 @@ type Store struct {
 	closed  closedCache
 	changed changedCache
 	holders holders
+	places  places
 	metrics *metrics
 	// Keys that every claim compares.
 	closedKey, changedKey string

@@ -35,6 +35,7 @@ var acts = []act{
 	{"clock", 3, (*chaos).clock},
 	{"trigger", 3, (*chaos).trigger},
 	{"edit", 2, (*chaos).edit},
+	{"cancel", 1, (*chaos).cancel},
 	{"halt", 1, func(c *chaos) { c.w.pause(c.anyJob()) }},
 	{"backfill", 2, (*chaos).backfill},
 	{"unfill", 1, (*chaos).unfill},
@@ -244,6 +245,22 @@ func (c *chaos) unfill() {
 		f := pick(c, c.fills...)
 		_, _ = c.w.api.CancelBackfill(c.w.ctx, f.job, f.id, "chaos", "", time.Now())
 	}
+}
+
+// cancel asks for the end of any run that is not over, the oldest of its job.
+func (c *chaos) cancel() {
+	j := c.anyJob()
+	page, err := c.w.api.ListRuns(c.w.ctx, store.ListRuns{
+		Namespace: j.id.Namespace, Job: j.id.Name, Limit: 20,
+		Match: func(e *store.RunEntry) bool { return e.Pending != nil || len(e.Live) > 0 },
+	})
+	if err != nil || len(page.Runs) == 0 {
+		return
+	}
+	// One that is over meanwhile is refused.
+	_, _ = c.w.api.CancelRun(c.w.ctx, state.Cancel{
+		Job: j.id, Run: page.Runs[len(page.Runs)-1].Run, Requested: time.Now(), Actor: "chaos", Reason: state.ReasonRequested,
+	})
 }
 
 func (c *chaos) edit() {

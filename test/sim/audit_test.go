@@ -118,6 +118,17 @@ func (e *event) record() (state.Record, error) {
 	return r, nil
 }
 
+func (e *event) pending() (state.Pending, error) {
+	_, rest := e.part()
+	id, more := jobOf(rest)
+	var p statev1.Pending
+	err := proto.Unmarshal(e.KV.Value, &p)
+	return state.Pending{
+		Job: id, Run: state.RunID(more), Requested: codec.Time(p.GetRequested()), AllowOverlap: p.GetAllowOverlap(),
+		Queued: codec.Time(p.GetQueued()), Revision: e.revision,
+	}, err
+}
+
 func (e *event) watermark() (mark, error) {
 	var p statev1.Watermark
 	if err := proto.Unmarshal(e.KV.Value, &p); err != nil {

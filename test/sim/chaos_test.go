@@ -266,7 +266,7 @@ func (c *chaos) respec(j *job) {
 		if c.chance(10) {
 			s.Schedules = append(s.Schedules, "@every 11s")
 		}
-		s.Overlap = pick(c, state.OverlapSkip, state.OverlapAllow)
+		c.gate(s)
 		s.CatchUp = pick(c, state.CatchUpLatest, state.CatchUpLatest, state.CatchUpNone, state.CatchUpAll)
 		s.CatchUpLimit = pick(c, 0, 2, 20)
 		s.CatchUpWindow = pick(c, 0, 0, 20*time.Second)
@@ -290,6 +290,22 @@ func (c *chaos) respec(j *job) {
 		s.PauseAfterFailures = pick(c, 0, 0, 0, 0, 0, 0, 2, 5)
 		s.Timeout = pick(c, 0, 0, time.Minute)
 	})
+}
+
+// gate draws an overlap policy.
+func (c *chaos) gate(s *state.JobSpec) {
+	s.MaxConcurrent, s.QueueLimit, s.ConcurrencyKey = 0, 0, ""
+	s.Overlap = pick(c, state.OverlapSkip, state.OverlapSkip, state.OverlapAllow, state.OverlapAllow, state.OverlapQueue,
+		state.OverlapQueue, state.OverlapCancel, state.OverlapReplace)
+	if s.Overlap != state.OverlapCancel && c.chance(40) {
+		s.MaxConcurrent = pick(c, 1, 2, 3)
+	}
+	if s.Overlap == state.OverlapQueue {
+		s.QueueLimit = pick(c, 0, 1, 3, state.MaxQueue)
+	}
+	if s.Limit() > 0 && c.chance(25) {
+		s.ConcurrencyKey = pick(c, "red", "blue")
+	}
 }
 
 func (c *chaos) anyJob() *job {

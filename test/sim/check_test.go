@@ -31,11 +31,14 @@ type checker struct {
 	spans   []span
 	acks    []state.Finish
 	wrong   []string
+	gone    []runKey // whose pending keys vanished at the revision before
 
 	claims   []claimed
 	byToken  map[string]*claimed // see tokenKey
 	live     map[runKey]state.Live
-	holds    map[string]runKey // the run whose live record a key holds
+	pending  map[runKey]state.Pending
+	asked    map[runKey]state.Pending // of all that ever were
+	holds    map[string]runKey        // the run whose live record a key holds
 	records  map[runKey]state.Record
 	decided  map[runKey]int64 // revision of the first record, live or verdict
 	ranges   map[state.JobID][]state.Record
@@ -61,6 +64,8 @@ func (w *world) check(settled bool) []string {
 		oracle: o, skewed: w.skewed, audit: w.audit.all(), spans: w.history.all(), revoked: map[state.Owner]bool{},
 		byToken:  map[string]*claimed{},
 		live:     map[runKey]state.Live{},
+		pending:  map[runKey]state.Pending{},
+		asked:    map[runKey]state.Pending{},
 		holds:    map[string]runKey{},
 		records:  map[runKey]state.Record{},
 		decided:  map[runKey]int64{},
@@ -89,6 +94,7 @@ func (w *world) check(settled bool) []string {
 		cutoff = now // the leader's clock was fast
 	}
 	if settled {
+		c.leftovers()
 		c.lag(cutoff, time.Now())
 		c.owners()
 		c.wrong = append(c.wrong, w.ghosts()...)
@@ -125,6 +131,9 @@ func (c *checker) replay() {
 	attempts := map[string]bool{}
 	for i := range c.audit {
 		e := &c.audit[i]
+		if i > 0 && e.revision != c.audit[i-1].revision {
+			c.dropped(e.revision)
+		}
 		kind, rest := e.part()
 		switch kind {
 		case "active":
@@ -165,6 +174,8 @@ func (c *checker) replay() {
 				c.ranges[r.Job] = append(c.ranges[r.Job], r)
 			}
 			delete(c.live, k)
+		case "pending":
+			c.wait(e)
 		case "nodes":
 			if e.Deleted {
 				if rev, ok := c.nodes[rest]; ok {
@@ -222,7 +233,8 @@ func (c *checker) claim(e *event, l state.Live, attempts map[string]bool) {
 	case v.Generation != l.Generation:
 		c.fail("%s: of generation %d, while %d is stored", name, l.Generation, v.Generation)
 	default:
-		if slot, ok := l.Run.Slot(); ok && l.Attempt == 1 && (!v.names(slot) || !slot.After(v.from)) {
+		// A slot that waits goes on with the newest version.
+		if slot, ok := l.Run.Slot(); ok && l.Attempt == 1 && c.asked[k].Revision == 0 && (!v.names(slot) || !slot.After(v.from)) {
 			c.fail("%s: the slot is not due", name)
 		} else if bar, barred := v.plan.Bar(slot); ok && l.Attempt == 1 && barred {
 			c.fail("%s: the slot is barred (%s)", name, bar.Detail)
@@ -238,6 +250,9 @@ func (c *checker) claim(e *event, l state.Live, attempts map[string]bool) {
 				c.fail("%s: run %s is %s", name, other.run, held.State)
 			}
 		}
+	}
+	if v != nil && l.Attempt == 1 {
+		c.gated(name, &l, v)
 	}
 	c.claims = append(c.claims, claimed{l, e.at})
 }

@@ -60,9 +60,10 @@ func (w *world) control(name string) *control {
 	var err error
 	c.store, err = store.New(c.link, store.Config{Logger: w.logger(name).Named("store")})
 	require.NoError(w.t, err)
-	jobs, nodes, pending := c.store.JobsCache(), c.store.NodesCache(), c.store.PendingCache()
+	jobs, nodes := c.store.JobsCache(), c.store.NodesCache()
+	pending, cancels := c.store.PendingCache(), c.store.CancelsCache()
 	backfills := c.store.BackfillsCache()
-	for _, cache := range []*store.Cache{jobs.Cache, nodes.Cache, pending, backfills} {
+	for _, cache := range []*store.Cache{jobs.Cache, nodes.Cache, pending, cancels, backfills} {
 		c.done.Go(func() { _ = cache.Run(ctx) })
 	}
 	feed := jobs.Subscribe()
@@ -77,7 +78,10 @@ func (w *world) control(name string) *control {
 			return follow(ctx, nodes.Cache, func(store.Update) { each(nodes.Nodes()) })
 		},
 		Pending: func(ctx context.Context, each func([]state.Pending)) error {
-			return follow(ctx, pending, func(u store.Update) { each(c.pending(u)) })
+			return follow(ctx, pending, func(u store.Update) { each(decoded(u, c.store.DecodePending)) })
+		},
+		Cancels: func(ctx context.Context, each func([]state.Cancel)) error {
+			return follow(ctx, cancels, func(u store.Update) { each(decoded(u, c.store.DecodeCancel)) })
 		},
 		Backfills: func(ctx context.Context, each func([]state.Backfill)) error {
 			return follow(ctx, backfills, func(u store.Update) { each(c.store.ReadBackfills(u, func(string, error) {})) })
@@ -274,11 +278,11 @@ func (c *control) feed(ctx context.Context, sub *store.Subscription) {
 	})
 }
 
-func (c *control) pending(u store.Update) []state.Pending {
-	var runs []state.Pending
+func decoded[T any](u store.Update, decode func(kv.KeyValue) (T, error)) []T {
+	var values []T
 	add := func(from kv.KeyValue) {
-		if p, err := c.store.DecodePending(from); err == nil {
-			runs = append(runs, p)
+		if v, err := decode(from); err == nil {
+			values = append(values, v)
 		}
 	}
 	for _, from := range u.All {
@@ -289,7 +293,7 @@ func (c *control) pending(u store.Update) []state.Pending {
 			add(e.KV)
 		}
 	}
-	return runs
+	return values
 }
 
 func follow(ctx context.Context, cache *store.Cache, each func(store.Update)) error {

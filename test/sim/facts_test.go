@@ -45,6 +45,7 @@ func (c *checker) versionFacts(f *past.Facts) {
 	for id, versions := range c.oracle.versions {
 		for _, v := range versions {
 			spec := v.Spec.WithDefaults()
+			gate := spec.Gate()
 			x := past.Version{
 				Revision: v.revision, Generation: v.Generation, Effective: v.begins(), Anchor: v.Anchor,
 				Schedules: spec.Schedules, Zone: spec.TimeZone,
@@ -52,6 +53,7 @@ func (c *checker) versionFacts(f *past.Facts) {
 				Excluded: calendarFacts(v.Calendars, spec.ExcludedCalendars), Only: calendarFacts(v.Calendars, spec.OnlyCalendars),
 				Paused: v.Paused, Deleted: v.deleted, Broken: v.broken, Until: v.PausedUntil,
 				AtMostOnce: spec.Guarantee == state.AtMostOnce, Exclusive: spec.Exclusive(), Deadline: spec.StartDeadline,
+				Limit: gate.Limit, Key: gate.Key, Queues: gate.Queues(),
 			}
 			if v.Paused && v.PauseActor == state.Leaderd {
 				x.PausedAfter = spec.PauseAfterFailures
@@ -125,6 +127,12 @@ func (c *checker) runFacts(f *past.Facts) {
 			Decided: c.decided[k], Ended: r.Revision,
 		})
 	}
+	for k, p := range c.pending {
+		_, live := c.live[k]
+		if _, over := c.records[k]; !live && !over {
+			f.Runs = append(f.Runs, past.Run{Job: k.job.String(), ID: string(k.run), State: "pending", Due: p.Requested, Decided: c.decided[k]})
+		}
+	}
 	for k, l := range c.live {
 		f.Runs = append(f.Runs, past.Run{
 			Job: k.job.String(), ID: string(k.run), State: l.State.String(), Generation: l.Generation, Due: l.Due,
@@ -139,7 +147,7 @@ func (c *checker) logFacts(f *past.Facts) {
 		f.Claims = append(f.Claims, past.Claim{
 			Job: cl.Job.String(), Run: string(cl.Run), Shard: cl.Shard, Attempt: cl.Attempt, Token: cl.Token,
 			Generation: cl.Generation, Owner: past.Owner{Node: cl.Owner.Node, Revision: cl.Owner.Revision},
-			Exclusive: cl.Exclusive, AtMostOnce: cl.AtMostOnce, At: cl.at,
+			Exclusive: cl.Exclusive, Placed: cl.Place != 0, AtMostOnce: cl.AtMostOnce, At: cl.at,
 		})
 	}
 	standing := map[string]int{}

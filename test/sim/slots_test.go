@@ -89,6 +89,9 @@ func (c *checker) slots(until time.Time) {
 				}
 			}
 			_, live := c.live[k]
+			if !c.pending[k].Queued.IsZero() {
+				live = true
+			}
 			switch {
 			case verdicts == 0 && !live && d.at.After(until):
 			case verdicts == 0 && !live:

@@ -321,6 +321,8 @@ func (w *world) verdict(j *job, run state.RunID) string {
 		return e.Record.State.String()
 	case len(e.Live) > 0:
 		return e.Live[0].State.String()
+	case !e.Pending.Queued.IsZero():
+		return "queued"
 	}
 	return "pending"
 }

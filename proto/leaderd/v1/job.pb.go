@@ -35,8 +35,19 @@ const (
 	Overlap_OVERLAP_UNSPECIFIED Overlap = 0
 	// The slot's verdict is skipped:overlap.
 	Overlap_OVERLAP_SKIP Overlap = 1
-	// It starts all the same.
+	// It starts all the same, up to max_concurrent; beyond that its verdict is
+	// skipped:overlap.
 	Overlap_OVERLAP_ALLOW Overlap = 2
+	// It waits, in order of due, up to queue_limit; beyond that its verdict is
+	// skipped:overlap. One that waits past its start deadline is missed:deadline.
+	Overlap_OVERLAP_QUEUE Overlap = 3
+	// The live run is stopped, with the verdict cancelled:overlap, and this one
+	// starts when it has ended. Of several that wait the newest stays, and the
+	// others are skipped:replaced.
+	Overlap_OVERLAP_CANCEL Overlap = 4
+	// It waits in the place of the one that waited before, whose verdict is
+	// skipped:replaced.
+	Overlap_OVERLAP_REPLACE Overlap = 5
 )
 
 // Enum value maps for Overlap.
@@ -45,11 +56,17 @@ var (
 		0: "OVERLAP_UNSPECIFIED",
 		1: "OVERLAP_SKIP",
 		2: "OVERLAP_ALLOW",
+		3: "OVERLAP_QUEUE",
+		4: "OVERLAP_CANCEL",
+		5: "OVERLAP_REPLACE",
 	}
 	Overlap_value = map[string]int32{
 		"OVERLAP_UNSPECIFIED": 0,
 		"OVERLAP_SKIP":        1,
 		"OVERLAP_ALLOW":       2,
+		"OVERLAP_QUEUE":       3,
+		"OVERLAP_CANCEL":      4,
+		"OVERLAP_REPLACE":     5,
 	}
 )
 
@@ -665,6 +682,16 @@ type JobSpec struct {
 	// With CATCH_UP_ALL at most this many slots are caught up, the newest. 1–1000,
 	// default 100.
 	CatchUpLimit int32 `protobuf:"varint,23,opt,name=catch_up_limit,json=catchUpLimit,proto3" json:"catch_up_limit,omitempty"`
+	// How many runs may be live at a time. Default: no limit for OVERLAP_ALLOW, 1
+	// for the other policies; 1–1000. OVERLAP_CANCEL takes 1 alone.
+	MaxConcurrent int32 `protobuf:"varint,24,opt,name=max_concurrent,json=maxConcurrent,proto3" json:"max_concurrent,omitempty"`
+	// OVERLAP_QUEUE: how many runs wait at most; those due beyond are skipped.
+	// Default 1, at most 1000.
+	QueueLimit int32 `protobuf:"varint,25,opt,name=queue_limit,json=queueLimit,proto3" json:"queue_limit,omitempty"`
+	// Jobs of one namespace with the same key count each other's runs: one begins
+	// only while fewer than its own job's max_concurrent of them all are live.
+	// Default: the job's own runs alone. At most 128 bytes. It needs a limit.
+	ConcurrencyKey string `protobuf:"bytes,26,opt,name=concurrency_key,json=concurrencyKey,proto3" json:"concurrency_key,omitempty"`
 	// What to run: exactly one.
 	//
 	// Types that are valid to be assigned to Target:
@@ -852,6 +879,27 @@ func (x *JobSpec) GetCatchUpLimit() int32 {
 		return x.CatchUpLimit
 	}
 	return 0
+}
+
+func (x *JobSpec) GetMaxConcurrent() int32 {
+	if x != nil {
+		return x.MaxConcurrent
+	}
+	return 0
+}
+
+func (x *JobSpec) GetQueueLimit() int32 {
+	if x != nil {
+		return x.QueueLimit
+	}
+	return 0
+}
+
+func (x *JobSpec) GetConcurrencyKey() string {
+	if x != nil {
+		return x.ConcurrencyKey
+	}
+	return ""
 }
 
 func (x *JobSpec) GetTarget() isJobSpec_Target {
@@ -2178,8 +2226,7 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"quarantine\x12=\n" +
 	"\fpaused_until\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntil\x12\x1f\n" +
 	"\vpause_actor\x18\x0e \x01(\tR\n" +
-	"pauseActor\"\xc8\n" +
-	"\n" +
+	"pauseActor\"\xb9\v\n" +
 	"\aJobSpec\x12 \n" +
 	"\vdescription\x18\x01 \x01(\tR\vdescription\x127\n" +
 	"\x06labels\x18\x02 \x03(\v2\x1f.leaderd.v1.JobSpec.LabelsEntryR\x06labels\x12\x1c\n" +
@@ -2204,7 +2251,11 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\fmissing_time\x18\x11 \x01(\x0e2\x17.leaderd.v1.MissingTimeR\vmissingTime\x12=\n" +
 	"\rrepeated_time\x18\x12 \x01(\x0e2\x18.leaderd.v1.RepeatedTimeR\frepeatedTime\x12A\n" +
 	"\x0fcatch_up_window\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\rcatchUpWindow\x12$\n" +
-	"\x0ecatch_up_limit\x18\x17 \x01(\x05R\fcatchUpLimit\x12/\n" +
+	"\x0ecatch_up_limit\x18\x17 \x01(\x05R\fcatchUpLimit\x12%\n" +
+	"\x0emax_concurrent\x18\x18 \x01(\x05R\rmaxConcurrent\x12\x1f\n" +
+	"\vqueue_limit\x18\x19 \x01(\x05R\n" +
+	"queueLimit\x12'\n" +
+	"\x0fconcurrency_key\x18\x1a \x01(\tR\x0econcurrencyKey\x12/\n" +
 	"\acommand\x18\x14 \x01(\v2\x13.leaderd.v1.CommandH\x00R\acommand\x12&\n" +
 	"\x04http\x18\x15 \x01(\v2\x10.leaderd.v1.HttpH\x00R\x04http\x12&\n" +
 	"\x04noop\x18\x16 \x01(\v2\x10.leaderd.v1.NoOpH\x00R\x04noop\x1a9\n" +
@@ -2321,11 +2372,14 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\rallow_overlap\x18\x02 \x01(\bR\fallowOverlap\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"&\n" +
 	"\x12TriggerJobResponse\x12\x10\n" +
-	"\x03run\x18\x01 \x01(\tR\x03run*G\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run*\x83\x01\n" +
 	"\aOverlap\x12\x17\n" +
 	"\x13OVERLAP_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fOVERLAP_SKIP\x10\x01\x12\x11\n" +
-	"\rOVERLAP_ALLOW\x10\x02*]\n" +
+	"\rOVERLAP_ALLOW\x10\x02\x12\x11\n" +
+	"\rOVERLAP_QUEUE\x10\x03\x12\x12\n" +
+	"\x0eOVERLAP_CANCEL\x10\x04\x12\x13\n" +
+	"\x0fOVERLAP_REPLACE\x10\x05*]\n" +
 	"\aCatchUp\x12\x18\n" +
 	"\x14CATCH_UP_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fCATCH_UP_LATEST\x10\x01\x12\x11\n" +

@@ -165,7 +165,7 @@ func (x ListRunsRequest_Order) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ListRunsRequest_Order.Descriptor instead.
 func (ListRunsRequest_Order) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{4, 0}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{6, 0}
 }
 
 // Run is one execution of a job, or the verdict on a slot that had none.
@@ -544,6 +544,107 @@ func (x *GetRunResponse) GetRun() *Run {
 	return nil
 }
 
+// CancelRunRequest names a run that is to end.
+type CancelRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Resource name of the run.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Why; at most 512 bytes.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelRunRequest) Reset() {
+	*x = CancelRunRequest{}
+	mi := &file_leaderd_v1_run_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelRunRequest) ProtoMessage() {}
+
+func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_run_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
+func (*CancelRunRequest) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *CancelRunRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CancelRunRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// CancelRunResponse has the run as it was when the wish was stored.
+type CancelRunResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	Run           *Run `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelRunResponse) Reset() {
+	*x = CancelRunResponse{}
+	mi := &file_leaderd_v1_run_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelRunResponse) ProtoMessage() {}
+
+func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_run_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelRunResponse.ProtoReflect.Descriptor instead.
+func (*CancelRunResponse) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CancelRunResponse) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
 // ListRunsRequest asks for a page of runs.
 type ListRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -567,7 +668,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[4]
+	mi := &file_leaderd_v1_run_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -579,7 +680,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[4]
+	mi := &file_leaderd_v1_run_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -592,7 +693,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{4}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListRunsRequest) GetParent() string {
@@ -658,7 +759,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[5]
+	mi := &file_leaderd_v1_run_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -670,7 +771,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[5]
+	mi := &file_leaderd_v1_run_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -683,7 +784,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{5}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -759,6 +860,11 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\rGetRunRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"3\n" +
 	"\x0eGetRunResponse\x12!\n" +
+	"\x03run\x18\x01 \x01(\v2\x0f.leaderd.v1.RunR\x03run\">\n" +
+	"\x10CancelRunRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"6\n" +
+	"\x11CancelRunResponse\x12!\n" +
 	"\x03run\x18\x01 \x01(\v2\x0f.leaderd.v1.RunR\x03run\"\xdd\x02\n" +
 	"\x0fListRunsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1b\n" +
@@ -776,11 +882,12 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\fORDER_NEWEST\x10\x02\"_\n" +
 	"\x10ListRunsResponse\x12#\n" +
 	"\x04runs\x18\x01 \x03(\v2\x0f.leaderd.v1.RunR\x04runs\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\x94\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xde\x01\n" +
 	"\n" +
 	"RunService\x12?\n" +
 	"\x06GetRun\x12\x19.leaderd.v1.GetRunRequest\x1a\x1a.leaderd.v1.GetRunResponse\x12E\n" +
-	"\bListRuns\x12\x1b.leaderd.v1.ListRunsRequest\x1a\x1c.leaderd.v1.ListRunsResponseB7Z5github.com/leaderd/leaderd/proto/leaderd/v1;leaderdv1b\x06proto3"
+	"\bListRuns\x12\x1b.leaderd.v1.ListRunsRequest\x1a\x1c.leaderd.v1.ListRunsResponse\x12H\n" +
+	"\tCancelRun\x12\x1c.leaderd.v1.CancelRunRequest\x1a\x1d.leaderd.v1.CancelRunResponseB7Z5github.com/leaderd/leaderd/proto/leaderd/v1;leaderdv1b\x06proto3"
 
 var (
 	file_leaderd_v1_run_proto_rawDescOnce sync.Once
@@ -795,7 +902,7 @@ func file_leaderd_v1_run_proto_rawDescGZIP() []byte {
 }
 
 var file_leaderd_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_leaderd_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_leaderd_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_leaderd_v1_run_proto_goTypes = []any{
 	(Run_State)(0),                // 0: leaderd.v1.Run.State
 	(ListRunsRequest_Order)(0),    // 1: leaderd.v1.ListRunsRequest.Order
@@ -803,34 +910,39 @@ var file_leaderd_v1_run_proto_goTypes = []any{
 	(*Attempt)(nil),               // 3: leaderd.v1.Attempt
 	(*GetRunRequest)(nil),         // 4: leaderd.v1.GetRunRequest
 	(*GetRunResponse)(nil),        // 5: leaderd.v1.GetRunResponse
-	(*ListRunsRequest)(nil),       // 6: leaderd.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 7: leaderd.v1.ListRunsResponse
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*CancelRunRequest)(nil),      // 6: leaderd.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),     // 7: leaderd.v1.CancelRunResponse
+	(*ListRunsRequest)(nil),       // 8: leaderd.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),      // 9: leaderd.v1.ListRunsResponse
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 }
 var file_leaderd_v1_run_proto_depIdxs = []int32{
 	0,  // 0: leaderd.v1.Run.state:type_name -> leaderd.v1.Run.State
-	8,  // 1: leaderd.v1.Run.due_time:type_name -> google.protobuf.Timestamp
-	8,  // 2: leaderd.v1.Run.until_time:type_name -> google.protobuf.Timestamp
+	10, // 1: leaderd.v1.Run.due_time:type_name -> google.protobuf.Timestamp
+	10, // 2: leaderd.v1.Run.until_time:type_name -> google.protobuf.Timestamp
 	3,  // 3: leaderd.v1.Run.attempts:type_name -> leaderd.v1.Attempt
-	8,  // 4: leaderd.v1.Run.next_attempt_time:type_name -> google.protobuf.Timestamp
-	8,  // 5: leaderd.v1.Attempt.claim_time:type_name -> google.protobuf.Timestamp
-	8,  // 6: leaderd.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
-	8,  // 7: leaderd.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
+	10, // 4: leaderd.v1.Run.next_attempt_time:type_name -> google.protobuf.Timestamp
+	10, // 5: leaderd.v1.Attempt.claim_time:type_name -> google.protobuf.Timestamp
+	10, // 6: leaderd.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
+	10, // 7: leaderd.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
 	0,  // 8: leaderd.v1.Attempt.state:type_name -> leaderd.v1.Run.State
 	2,  // 9: leaderd.v1.GetRunResponse.run:type_name -> leaderd.v1.Run
-	1,  // 10: leaderd.v1.ListRunsRequest.order:type_name -> leaderd.v1.ListRunsRequest.Order
-	0,  // 11: leaderd.v1.ListRunsRequest.states:type_name -> leaderd.v1.Run.State
-	8,  // 12: leaderd.v1.ListRunsRequest.since_time:type_name -> google.protobuf.Timestamp
-	2,  // 13: leaderd.v1.ListRunsResponse.runs:type_name -> leaderd.v1.Run
-	4,  // 14: leaderd.v1.RunService.GetRun:input_type -> leaderd.v1.GetRunRequest
-	6,  // 15: leaderd.v1.RunService.ListRuns:input_type -> leaderd.v1.ListRunsRequest
-	5,  // 16: leaderd.v1.RunService.GetRun:output_type -> leaderd.v1.GetRunResponse
-	7,  // 17: leaderd.v1.RunService.ListRuns:output_type -> leaderd.v1.ListRunsResponse
-	16, // [16:18] is the sub-list for method output_type
-	14, // [14:16] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	2,  // 10: leaderd.v1.CancelRunResponse.run:type_name -> leaderd.v1.Run
+	1,  // 11: leaderd.v1.ListRunsRequest.order:type_name -> leaderd.v1.ListRunsRequest.Order
+	0,  // 12: leaderd.v1.ListRunsRequest.states:type_name -> leaderd.v1.Run.State
+	10, // 13: leaderd.v1.ListRunsRequest.since_time:type_name -> google.protobuf.Timestamp
+	2,  // 14: leaderd.v1.ListRunsResponse.runs:type_name -> leaderd.v1.Run
+	4,  // 15: leaderd.v1.RunService.GetRun:input_type -> leaderd.v1.GetRunRequest
+	8,  // 16: leaderd.v1.RunService.ListRuns:input_type -> leaderd.v1.ListRunsRequest
+	6,  // 17: leaderd.v1.RunService.CancelRun:input_type -> leaderd.v1.CancelRunRequest
+	5,  // 18: leaderd.v1.RunService.GetRun:output_type -> leaderd.v1.GetRunResponse
+	9,  // 19: leaderd.v1.RunService.ListRuns:output_type -> leaderd.v1.ListRunsResponse
+	7,  // 20: leaderd.v1.RunService.CancelRun:output_type -> leaderd.v1.CancelRunResponse
+	18, // [18:21] is the sub-list for method output_type
+	15, // [15:18] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_run_proto_init() }
@@ -845,7 +957,7 @@ func file_leaderd_v1_run_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_run_proto_rawDesc), len(file_leaderd_v1_run_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   6,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

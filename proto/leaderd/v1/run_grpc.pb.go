@@ -19,8 +19,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	RunService_GetRun_FullMethodName   = "/leaderd.v1.RunService/GetRun"
-	RunService_ListRuns_FullMethodName = "/leaderd.v1.RunService/ListRuns"
+	RunService_GetRun_FullMethodName    = "/leaderd.v1.RunService/GetRun"
+	RunService_ListRuns_FullMethodName  = "/leaderd.v1.RunService/ListRuns"
+	RunService_CancelRun_FullMethodName = "/leaderd.v1.RunService/CancelRun"
 )
 
 // RunServiceClient is the client API for RunService service.
@@ -34,6 +35,10 @@ type RunServiceClient interface {
 	// ListRuns answers the runs of a job, or of all jobs of a namespace, newest
 	// first: within each job, or over all of them.
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
+	// CancelRun ends a run: one that waits at once, one that runs as soon as its
+	// executor has stopped it. The verdict is cancelled:requested, with who asked
+	// and why. It answers when the wish is stored. A run that is over is refused.
+	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*CancelRunResponse, error)
 }
 
 type runServiceClient struct {
@@ -64,6 +69,16 @@ func (c *runServiceClient) ListRuns(ctx context.Context, in *ListRunsRequest, op
 	return out, nil
 }
 
+func (c *runServiceClient) CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*CancelRunResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelRunResponse)
+	err := c.cc.Invoke(ctx, RunService_CancelRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // RunServiceServer is the server API for RunService service.
 // All implementations must embed UnimplementedRunServiceServer
 // for forward compatibility.
@@ -75,6 +90,10 @@ type RunServiceServer interface {
 	// ListRuns answers the runs of a job, or of all jobs of a namespace, newest
 	// first: within each job, or over all of them.
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
+	// CancelRun ends a run: one that waits at once, one that runs as soon as its
+	// executor has stopped it. The verdict is cancelled:requested, with who asked
+	// and why. It answers when the wish is stored. A run that is over is refused.
+	CancelRun(context.Context, *CancelRunRequest) (*CancelRunResponse, error)
 	mustEmbedUnimplementedRunServiceServer()
 }
 
@@ -90,6 +109,9 @@ func (UnimplementedRunServiceServer) GetRun(context.Context, *GetRunRequest) (*G
 }
 func (UnimplementedRunServiceServer) ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListRuns not implemented")
+}
+func (UnimplementedRunServiceServer) CancelRun(context.Context, *CancelRunRequest) (*CancelRunResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelRun not implemented")
 }
 func (UnimplementedRunServiceServer) mustEmbedUnimplementedRunServiceServer() {}
 func (UnimplementedRunServiceServer) testEmbeddedByValue()                    {}
@@ -148,6 +170,24 @@ func _RunService_ListRuns_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RunService_CancelRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).CancelRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_CancelRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).CancelRun(ctx, req.(*CancelRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // RunService_ServiceDesc is the grpc.ServiceDesc for RunService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -162,6 +202,10 @@ var RunService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListRuns",
 			Handler:    _RunService_ListRuns_Handler,
+		},
+		{
+			MethodName: "CancelRun",
+			Handler:    _RunService_CancelRun_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

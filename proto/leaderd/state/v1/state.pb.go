@@ -393,7 +393,12 @@ type Live struct {
 	// The job's guarantee when it was claimed.
 	AtMostOnce bool `protobuf:"varint,13,opt,name=at_most_once,json=atMostOnce,proto3" json:"at_most_once,omitempty"`
 	// Those before this one.
-	Attempts      []*Attempt `protobuf:"bytes,14,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	Attempts []*Attempt `protobuf:"bytes,14,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	// The concurrency key of the gate at which it has a place; empty for the job's
+	// own.
+	ConcurrencyKey string `protobuf:"bytes,15,opt,name=concurrency_key,json=concurrencyKey,proto3" json:"concurrency_key,omitempty"`
+	// The place that it has there, from 1; 0: none.
+	Place         int32 `protobuf:"varint,16,opt,name=place,proto3" json:"place,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -526,6 +531,148 @@ func (x *Live) GetAttempts() []*Attempt {
 	return nil
 }
 
+func (x *Live) GetConcurrencyKey() string {
+	if x != nil {
+		return x.ConcurrencyKey
+	}
+	return ""
+}
+
+func (x *Live) GetPlace() int32 {
+	if x != nil {
+		return x.Place
+	}
+	return 0
+}
+
+// Place is the value of gates/….
+type Place struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job's name.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// The run that has the place, by its live record.
+	Run           string `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Place) Reset() {
+	*x = Place{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Place) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Place) ProtoMessage() {}
+
+func (x *Place) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Place.ProtoReflect.Descriptor instead.
+func (*Place) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Place) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Place) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+// Cancel is the value of cancels/….
+type Cancel struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it was asked for.
+	Requested int64 `protobuf:"varint,1,opt,name=requested,proto3" json:"requested,omitempty"`
+	// By whom; empty for the job's overlap policy.
+	Actor string `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	// The verdict's reason.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The verdict's detail.
+	Detail        string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cancel) Reset() {
+	*x = Cancel{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cancel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cancel) ProtoMessage() {}
+
+func (x *Cancel) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
+func (*Cancel) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Cancel) GetRequested() int64 {
+	if x != nil {
+		return x.Requested
+	}
+	return 0
+}
+
+func (x *Cancel) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Cancel) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Cancel) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // Attempt is one finished try.
 type Attempt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -555,7 +702,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[4]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -567,7 +714,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[4]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -580,7 +727,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{4}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -686,7 +833,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[5]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -698,7 +845,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[5]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -711,7 +858,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{5}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Record) GetGeneration() int64 {
@@ -808,14 +955,16 @@ type Pending struct {
 	// Why.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Start beside a live run.
-	AllowOverlap  bool `protobuf:"varint,4,opt,name=allow_overlap,json=allowOverlap,proto3" json:"allow_overlap,omitempty"`
+	AllowOverlap bool `protobuf:"varint,4,opt,name=allow_overlap,json=allowOverlap,proto3" json:"allow_overlap,omitempty"`
+	// Since when it waits for other runs; 0: it was not found to have to.
+	Queued        int64 `protobuf:"varint,5,opt,name=queued,proto3" json:"queued,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Pending) Reset() {
 	*x = Pending{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +976,7 @@ func (x *Pending) String() string {
 func (*Pending) ProtoMessage() {}
 
 func (x *Pending) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -840,7 +989,7 @@ func (x *Pending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pending.ProtoReflect.Descriptor instead.
 func (*Pending) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{6}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Pending) GetRequested() int64 {
@@ -871,6 +1020,13 @@ func (x *Pending) GetAllowOverlap() bool {
 	return false
 }
 
+func (x *Pending) GetQueued() int64 {
+	if x != nil {
+		return x.Queued
+	}
+	return 0
+}
+
 // Checkpoint is the value of checkpoints/….
 type Checkpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -886,7 +1042,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -898,7 +1054,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -911,7 +1067,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{7}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Checkpoint) GetData() []byte {
@@ -958,7 +1114,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1126,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1139,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{8}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Node) GetControl() bool {
@@ -1069,7 +1225,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1237,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1250,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{9}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Watermark) GetInstant() int64 {
@@ -1187,7 +1343,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1355,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1368,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{10}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ClockSkew) GetNode() string {
@@ -1246,7 +1402,7 @@ type Late struct {
 
 func (x *Late) Reset() {
 	*x = Late{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +1414,7 @@ func (x *Late) String() string {
 func (*Late) ProtoMessage() {}
 
 func (x *Late) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +1427,7 @@ func (x *Late) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Late.ProtoReflect.Descriptor instead.
 func (*Late) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Late) GetRuns() int64 {
@@ -1315,7 +1471,7 @@ type UnreadableGate struct {
 
 func (x *UnreadableGate) Reset() {
 	*x = UnreadableGate{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1327,7 +1483,7 @@ func (x *UnreadableGate) String() string {
 func (*UnreadableGate) ProtoMessage() {}
 
 func (x *UnreadableGate) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1340,7 +1496,7 @@ func (x *UnreadableGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreadableGate.ProtoReflect.Descriptor instead.
 func (*UnreadableGate) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UnreadableGate) GetNamespace() string {
@@ -1373,7 +1529,7 @@ type Closed struct {
 
 func (x *Closed) Reset() {
 	*x = Closed{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1541,7 @@ func (x *Closed) String() string {
 func (*Closed) ProtoMessage() {}
 
 func (x *Closed) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1554,7 @@ func (x *Closed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Closed.ProtoReflect.Descriptor instead.
 func (*Closed) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{13}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Closed) GetInstant() int64 {
@@ -1471,7 +1627,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1639,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1652,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{14}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Backfill) GetFrom() int64 {
@@ -1652,7 +1808,7 @@ type BackfillSlots struct {
 
 func (x *BackfillSlots) Reset() {
 	*x = BackfillSlots{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +1820,7 @@ func (x *BackfillSlots) String() string {
 func (*BackfillSlots) ProtoMessage() {}
 
 func (x *BackfillSlots) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +1833,7 @@ func (x *BackfillSlots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillSlots.ProtoReflect.Descriptor instead.
 func (*BackfillSlots) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{15}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *BackfillSlots) GetSteps() []int64 {
@@ -1727,7 +1883,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06change\x18\x02 \x01(\rR\x06change\x12\x14\n" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04time\x18\x05 \x01(\x03R\x04time\"\x87\x03\n" +
+	"\x04time\x18\x05 \x01(\x03R\x04time\"\xc6\x03\n" +
 	"\x04Live\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12\x14\n" +
 	"\x05shard\x18\x02 \x01(\x05R\x05shard\x12\x16\n" +
@@ -1746,7 +1902,17 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\bnext_try\x18\f \x01(\x03R\anextTry\x12 \n" +
 	"\fat_most_once\x18\r \x01(\bR\n" +
 	"atMostOnce\x125\n" +
-	"\battempts\x18\x0e \x03(\v2\x19.leaderd.state.v1.AttemptR\battempts\"\x85\x02\n" +
+	"\battempts\x18\x0e \x03(\v2\x19.leaderd.state.v1.AttemptR\battempts\x12'\n" +
+	"\x0fconcurrency_key\x18\x0f \x01(\tR\x0econcurrencyKey\x12\x14\n" +
+	"\x05place\x18\x10 \x01(\x05R\x05place\"+\n" +
+	"\x05Place\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
+	"\x03run\x18\x02 \x01(\tR\x03run\"l\n" +
+	"\x06Cancel\x12\x1c\n" +
+	"\trequested\x18\x01 \x01(\x03R\trequested\x12\x14\n" +
+	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\"\x85\x02\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
@@ -1776,12 +1942,13 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\battempts\x18\n" +
 	" \x03(\v2\x19.leaderd.state.v1.AttemptR\battempts\x12\x12\n" +
 	"\x04tail\x18\v \x01(\fR\x04tail\x12!\n" +
-	"\foutput_bytes\x18\f \x01(\x03R\voutputBytes\"z\n" +
+	"\foutput_bytes\x18\f \x01(\x03R\voutputBytes\"\x92\x01\n" +
 	"\aPending\x12\x1c\n" +
 	"\trequested\x18\x01 \x01(\x03R\trequested\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12#\n" +
-	"\rallow_overlap\x18\x04 \x01(\bR\fallowOverlap\"L\n" +
+	"\rallow_overlap\x18\x04 \x01(\bR\fallowOverlap\x12\x16\n" +
+	"\x06queued\x18\x05 \x01(\x03R\x06queued\"L\n" +
 	"\n" +
 	"Checkpoint\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x14\n" +
@@ -1864,40 +2031,42 @@ func file_leaderd_state_v1_state_proto_rawDescGZIP() []byte {
 	return file_leaderd_state_v1_state_proto_rawDescData
 }
 
-var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_leaderd_state_v1_state_proto_goTypes = []any{
 	(*Job)(nil),             // 0: leaderd.state.v1.Job
 	(*Calendar)(nil),        // 1: leaderd.state.v1.Calendar
 	(*Version)(nil),         // 2: leaderd.state.v1.Version
 	(*Live)(nil),            // 3: leaderd.state.v1.Live
-	(*Attempt)(nil),         // 4: leaderd.state.v1.Attempt
-	(*Record)(nil),          // 5: leaderd.state.v1.Record
-	(*Pending)(nil),         // 6: leaderd.state.v1.Pending
-	(*Checkpoint)(nil),      // 7: leaderd.state.v1.Checkpoint
-	(*Node)(nil),            // 8: leaderd.state.v1.Node
-	(*Watermark)(nil),       // 9: leaderd.state.v1.Watermark
-	(*ClockSkew)(nil),       // 10: leaderd.state.v1.ClockSkew
-	(*Late)(nil),            // 11: leaderd.state.v1.Late
-	(*UnreadableGate)(nil),  // 12: leaderd.state.v1.UnreadableGate
-	(*Closed)(nil),          // 13: leaderd.state.v1.Closed
-	(*Backfill)(nil),        // 14: leaderd.state.v1.Backfill
-	(*BackfillSlots)(nil),   // 15: leaderd.state.v1.BackfillSlots
-	nil,                     // 16: leaderd.state.v1.Node.LabelsEntry
-	(*v1.JobSpec)(nil),      // 17: leaderd.v1.JobSpec
-	(*v1.JobCalendar)(nil),  // 18: leaderd.v1.JobCalendar
-	(*v1.CalendarSpec)(nil), // 19: leaderd.v1.CalendarSpec
+	(*Place)(nil),           // 4: leaderd.state.v1.Place
+	(*Cancel)(nil),          // 5: leaderd.state.v1.Cancel
+	(*Attempt)(nil),         // 6: leaderd.state.v1.Attempt
+	(*Record)(nil),          // 7: leaderd.state.v1.Record
+	(*Pending)(nil),         // 8: leaderd.state.v1.Pending
+	(*Checkpoint)(nil),      // 9: leaderd.state.v1.Checkpoint
+	(*Node)(nil),            // 10: leaderd.state.v1.Node
+	(*Watermark)(nil),       // 11: leaderd.state.v1.Watermark
+	(*ClockSkew)(nil),       // 12: leaderd.state.v1.ClockSkew
+	(*Late)(nil),            // 13: leaderd.state.v1.Late
+	(*UnreadableGate)(nil),  // 14: leaderd.state.v1.UnreadableGate
+	(*Closed)(nil),          // 15: leaderd.state.v1.Closed
+	(*Backfill)(nil),        // 16: leaderd.state.v1.Backfill
+	(*BackfillSlots)(nil),   // 17: leaderd.state.v1.BackfillSlots
+	nil,                     // 18: leaderd.state.v1.Node.LabelsEntry
+	(*v1.JobSpec)(nil),      // 19: leaderd.v1.JobSpec
+	(*v1.JobCalendar)(nil),  // 20: leaderd.v1.JobCalendar
+	(*v1.CalendarSpec)(nil), // 21: leaderd.v1.CalendarSpec
 }
 var file_leaderd_state_v1_state_proto_depIdxs = []int32{
-	17, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
-	18, // 1: leaderd.state.v1.Job.calendars:type_name -> leaderd.v1.JobCalendar
-	19, // 2: leaderd.state.v1.Calendar.spec:type_name -> leaderd.v1.CalendarSpec
+	19, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
+	20, // 1: leaderd.state.v1.Job.calendars:type_name -> leaderd.v1.JobCalendar
+	21, // 2: leaderd.state.v1.Calendar.spec:type_name -> leaderd.v1.CalendarSpec
 	0,  // 3: leaderd.state.v1.Version.job:type_name -> leaderd.state.v1.Job
-	4,  // 4: leaderd.state.v1.Live.attempts:type_name -> leaderd.state.v1.Attempt
-	4,  // 5: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
-	16, // 6: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
-	11, // 7: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
-	12, // 8: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
-	10, // 9: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
+	6,  // 4: leaderd.state.v1.Live.attempts:type_name -> leaderd.state.v1.Attempt
+	6,  // 5: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
+	18, // 6: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
+	13, // 7: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
+	14, // 8: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
+	12, // 9: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
 	10, // [10:10] is the sub-list for method output_type
 	10, // [10:10] is the sub-list for method input_type
 	10, // [10:10] is the sub-list for extension type_name
@@ -1910,14 +2079,14 @@ func file_leaderd_state_v1_state_proto_init() {
 	if File_leaderd_state_v1_state_proto != nil {
 		return
 	}
-	file_leaderd_state_v1_state_proto_msgTypes[4].OneofWrappers = []any{}
+	file_leaderd_state_v1_state_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_state_v1_state_proto_rawDesc), len(file_leaderd_state_v1_state_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -46,6 +46,8 @@ const (
 	Progress_STEP_STALE Progress_Step = 5
 	// It could not be claimed for another reason; give it to another one too.
 	Progress_STEP_REFUSED Progress_Step = 6
+	// It waits for other runs: its pending key says so.
+	Progress_STEP_QUEUED Progress_Step = 7
 )
 
 // Enum value maps for Progress_Step.
@@ -58,6 +60,7 @@ var (
 		4: "STEP_BUSY",
 		5: "STEP_STALE",
 		6: "STEP_REFUSED",
+		7: "STEP_QUEUED",
 	}
 	Progress_Step_value = map[string]int32{
 		"STEP_UNSPECIFIED": 0,
@@ -67,6 +70,7 @@ var (
 		"STEP_BUSY":        4,
 		"STEP_STALE":       5,
 		"STEP_REFUSED":     6,
+		"STEP_QUEUED":      7,
 	}
 )
 
@@ -94,7 +98,7 @@ func (x Progress_Step) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Progress_Step.Descriptor instead.
 func (Progress_Step) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{11, 0}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{12, 0}
 }
 
 // AttendRequest is from the executor to the leader.
@@ -212,6 +216,7 @@ type AttendResponse struct {
 	//	*AttendResponse_Plan
 	//	*AttendResponse_Revoke
 	//	*AttendResponse_Pulse
+	//	*AttendResponse_Cancel
 	Kind          isAttendResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -290,6 +295,15 @@ func (x *AttendResponse) GetPulse() *Pulse {
 	return nil
 }
 
+func (x *AttendResponse) GetCancel() *Cancel {
+	if x != nil {
+		if x, ok := x.Kind.(*AttendResponse_Cancel); ok {
+			return x.Cancel
+		}
+	}
+	return nil
+}
+
 type isAttendResponse_Kind interface {
 	isAttendResponse_Kind()
 }
@@ -314,6 +328,11 @@ type AttendResponse_Pulse struct {
 	Pulse *Pulse `protobuf:"bytes,4,opt,name=pulse,proto3,oneof"`
 }
 
+type AttendResponse_Cancel struct {
+	// A run that is to be stopped.
+	Cancel *Cancel `protobuf:"bytes,5,opt,name=cancel,proto3,oneof"`
+}
+
 func (*AttendResponse_Welcome) isAttendResponse_Kind() {}
 
 func (*AttendResponse_Plan) isAttendResponse_Kind() {}
@@ -321,6 +340,110 @@ func (*AttendResponse_Plan) isAttendResponse_Kind() {}
 func (*AttendResponse_Revoke) isAttendResponse_Kind() {}
 
 func (*AttendResponse_Pulse) isAttendResponse_Kind() {}
+
+func (*AttendResponse_Cancel) isAttendResponse_Kind() {}
+
+// Cancel asks the executor to stop an attempt that it has claimed. It is sent
+// again until the run is over; one that the executor does not have is passed
+// over.
+type Cancel struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job's namespace.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The job's name.
+	Job string `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	// The run.
+	Run string `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
+	// The shard.
+	Shard int32 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"`
+	// The attempt.
+	Attempt int32 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// The verdict's reason.
+	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The verdict's detail.
+	Detail        string `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cancel) Reset() {
+	*x = Cancel{}
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cancel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cancel) ProtoMessage() {}
+
+func (x *Cancel) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
+func (*Cancel) Descriptor() ([]byte, []int) {
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Cancel) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Cancel) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Cancel) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *Cancel) GetShard() int32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *Cancel) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Cancel) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Cancel) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
 
 // Hello names the executor.
 type Hello struct {
@@ -337,7 +460,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[2]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -349,7 +472,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[2]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -362,7 +485,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{2}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Hello) GetNode() string {
@@ -405,7 +528,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[3]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -417,7 +540,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[3]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -430,7 +553,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{3}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Held) GetNamespace() string {
@@ -484,7 +607,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[4]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -496,7 +619,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[4]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -509,7 +632,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{4}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Welcome) GetTerm() int64 {
@@ -546,7 +669,7 @@ type Pulse struct {
 
 func (x *Pulse) Reset() {
 	*x = Pulse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[5]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -558,7 +681,7 @@ func (x *Pulse) String() string {
 func (*Pulse) ProtoMessage() {}
 
 func (x *Pulse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[5]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -571,7 +694,7 @@ func (x *Pulse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pulse.ProtoReflect.Descriptor instead.
 func (*Pulse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{5}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Pulse) GetClock() int64 {
@@ -609,7 +732,7 @@ type Spec struct {
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[6]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -621,7 +744,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[6]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -634,7 +757,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{6}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Spec) GetRef() uint32 {
@@ -692,7 +815,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[7]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +827,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[7]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +840,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{7}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Plan) GetSpecs() []*Spec {
@@ -758,13 +881,15 @@ type Entry struct {
 	AllowOverlap bool `protobuf:"varint,9,opt,name=allow_overlap,json=allowOverlap,proto3" json:"allow_overlap,omitempty"`
 	// Decided after an outage: see state.Claim.
 	ClosedRevision int64 `protobuf:"varint,10,opt,name=closed_revision,json=closedRevision,proto3" json:"closed_revision,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// It waits for other runs, and its start deadline counts from due.
+	Queued        bool `protobuf:"varint,11,opt,name=queued,proto3" json:"queued,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[8]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +901,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[8]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +914,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{8}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Entry) GetRef() uint32 {
@@ -862,6 +987,13 @@ func (x *Entry) GetClosedRevision() int64 {
 	return 0
 }
 
+func (x *Entry) GetQueued() bool {
+	if x != nil {
+		return x.Queued
+	}
+	return false
+}
+
 // Revoke takes entries back.
 type Revoke struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -874,7 +1006,7 @@ type Revoke struct {
 
 func (x *Revoke) Reset() {
 	*x = Revoke{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[9]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -886,7 +1018,7 @@ func (x *Revoke) String() string {
 func (*Revoke) ProtoMessage() {}
 
 func (x *Revoke) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[9]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -899,7 +1031,7 @@ func (x *Revoke) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revoke.ProtoReflect.Descriptor instead.
 func (*Revoke) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{9}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Revoke) GetRefs() []uint32 {
@@ -920,7 +1052,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[10]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +1064,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[10]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +1077,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Report) GetProgress() []*Progress {
@@ -980,7 +1112,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[11]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +1124,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[11]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +1137,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Progress) GetRef() uint32 {
@@ -1079,7 +1211,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[12]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1091,7 +1223,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[12]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1104,7 +1236,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RegisterRequest) GetName() string {
@@ -1143,7 +1275,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[13]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1155,7 +1287,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[13]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1300,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RegisterResponse) GetOwnerRevision() int64 {
@@ -1208,7 +1340,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[14]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1220,7 +1352,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[14]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1233,7 +1365,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *KeepAliveRequest) GetLease() int64 {
@@ -1268,7 +1400,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[15]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1280,7 +1412,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[15]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1293,7 +1425,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *KeepAliveResponse) GetTtl() *durationpb.Duration {
@@ -1318,7 +1450,7 @@ type DeregisterRequest struct {
 
 func (x *DeregisterRequest) Reset() {
 	*x = DeregisterRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[16]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1462,7 @@ func (x *DeregisterRequest) String() string {
 func (*DeregisterRequest) ProtoMessage() {}
 
 func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[16]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1475,7 @@ func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterRequest.ProtoReflect.Descriptor instead.
 func (*DeregisterRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DeregisterRequest) GetLease() int64 {
@@ -1376,7 +1508,7 @@ type DeregisterResponse struct {
 
 func (x *DeregisterResponse) Reset() {
 	*x = DeregisterResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[17]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1520,7 @@ func (x *DeregisterResponse) String() string {
 func (*DeregisterResponse) ProtoMessage() {}
 
 func (x *DeregisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[17]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1401,7 +1533,7 @@ func (x *DeregisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterResponse.ProtoReflect.Descriptor instead.
 func (*DeregisterResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 // RecordRequest has entries to carry out.
@@ -1415,7 +1547,7 @@ type RecordRequest struct {
 
 func (x *RecordRequest) Reset() {
 	*x = RecordRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[18]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1559,7 @@ func (x *RecordRequest) String() string {
 func (*RecordRequest) ProtoMessage() {}
 
 func (x *RecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[18]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1572,7 @@ func (x *RecordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRequest.ProtoReflect.Descriptor instead.
 func (*RecordRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RecordRequest) GetEntries() []*RecordEntry {
@@ -1469,7 +1601,7 @@ type RecordEntry struct {
 
 func (x *RecordEntry) Reset() {
 	*x = RecordEntry{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[19]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1481,7 +1613,7 @@ func (x *RecordEntry) String() string {
 func (*RecordEntry) ProtoMessage() {}
 
 func (x *RecordEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[19]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1494,7 +1626,7 @@ func (x *RecordEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordEntry.ProtoReflect.Descriptor instead.
 func (*RecordEntry) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RecordEntry) GetId() uint64 {
@@ -1574,7 +1706,7 @@ type RecordResponse struct {
 
 func (x *RecordResponse) Reset() {
 	*x = RecordResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[20]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1718,7 @@ func (x *RecordResponse) String() string {
 func (*RecordResponse) ProtoMessage() {}
 
 func (x *RecordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[20]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1731,7 @@ func (x *RecordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordResponse.ProtoReflect.Descriptor instead.
 func (*RecordResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RecordResponse) GetAnswers() []*RecordAnswer {
@@ -1631,7 +1763,7 @@ type RecordAnswer struct {
 
 func (x *RecordAnswer) Reset() {
 	*x = RecordAnswer{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[21]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1643,7 +1775,7 @@ func (x *RecordAnswer) String() string {
 func (*RecordAnswer) ProtoMessage() {}
 
 func (x *RecordAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[21]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1788,7 @@ func (x *RecordAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordAnswer.ProtoReflect.Descriptor instead.
 func (*RecordAnswer) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{21}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RecordAnswer) GetId() uint64 {
@@ -1743,14 +1875,16 @@ type Claim struct {
 	// The slot was decided after an outage: see state.Claim.
 	ClosedRevision int64 `protobuf:"varint,8,opt,name=closed_revision,json=closedRevision,proto3" json:"closed_revision,omitempty"`
 	// The slot is due: apply the overlap policy if the gate is held.
-	ApplyOverlap  bool `protobuf:"varint,9,opt,name=apply_overlap,json=applyOverlap,proto3" json:"apply_overlap,omitempty"`
+	ApplyOverlap bool `protobuf:"varint,9,opt,name=apply_overlap,json=applyOverlap,proto3" json:"apply_overlap,omitempty"`
+	// See state.Gate; absent where only exclusive counts.
+	Gate          *Gate `protobuf:"bytes,10,opt,name=gate,proto3" json:"gate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[22]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +1896,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[22]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +1909,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Claim) GetNamespace() string {
@@ -1841,6 +1975,87 @@ func (x *Claim) GetApplyOverlap() bool {
 	return false
 }
 
+func (x *Claim) GetGate() *Gate {
+	if x != nil {
+		return x.Gate
+	}
+	return nil
+}
+
+// Gate bounds how many runs are live: see state.Gate.
+type Gate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The policy.
+	Policy v1.Overlap `protobuf:"varint,1,opt,name=policy,proto3,enum=leaderd.v1.Overlap" json:"policy,omitempty"`
+	// How many places there are; 0: the job's one gate record is the gate, or there
+	// is none.
+	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Whose runs take places: all jobs' with this key, or the job's own.
+	ConcurrencyKey string `protobuf:"bytes,3,opt,name=concurrency_key,json=concurrencyKey,proto3" json:"concurrency_key,omitempty"`
+	// How many runs wait at most.
+	QueueLimit    int32 `protobuf:"varint,4,opt,name=queue_limit,json=queueLimit,proto3" json:"queue_limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gate) Reset() {
+	*x = Gate{}
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gate) ProtoMessage() {}
+
+func (x *Gate) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gate.ProtoReflect.Descriptor instead.
+func (*Gate) Descriptor() ([]byte, []int) {
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Gate) GetPolicy() v1.Overlap {
+	if x != nil {
+		return x.Policy
+	}
+	return v1.Overlap(0)
+}
+
+func (x *Gate) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *Gate) GetConcurrencyKey() string {
+	if x != nil {
+		return x.ConcurrencyKey
+	}
+	return ""
+}
+
+func (x *Gate) GetQueueLimit() int32 {
+	if x != nil {
+		return x.QueueLimit
+	}
+	return 0
+}
+
 // ClaimAnswer says what became of a claim.
 type ClaimAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1863,7 +2078,7 @@ type ClaimAnswer struct {
 
 func (x *ClaimAnswer) Reset() {
 	*x = ClaimAnswer{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[23]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1875,7 +2090,7 @@ func (x *ClaimAnswer) String() string {
 func (*ClaimAnswer) ProtoMessage() {}
 
 func (x *ClaimAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[23]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1888,7 +2103,7 @@ func (x *ClaimAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimAnswer.ProtoReflect.Descriptor instead.
 func (*ClaimAnswer) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ClaimAnswer) GetStatus() uint32 {
@@ -1949,14 +2164,16 @@ type Finish struct {
 	Reason string `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Not a verdict: try again, not before this instant, in microseconds since
 	// 1970. 0: the attempt's state is the verdict.
-	Retry         int64 `protobuf:"varint,10,opt,name=retry,proto3" json:"retry,omitempty"`
+	Retry int64 `protobuf:"varint,10,opt,name=retry,proto3" json:"retry,omitempty"`
+	// More about the reason, for people.
+	Detail        string `protobuf:"bytes,11,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Finish) Reset() {
 	*x = Finish{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[24]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2185,7 @@ func (x *Finish) String() string {
 func (*Finish) ProtoMessage() {}
 
 func (x *Finish) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[24]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2198,7 @@ func (x *Finish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finish.ProtoReflect.Descriptor instead.
 func (*Finish) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{24}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Finish) GetNamespace() string {
@@ -2054,6 +2271,13 @@ func (x *Finish) GetRetry() int64 {
 	return 0
 }
 
+func (x *Finish) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // Checkpoint saves progress: see state.Checkpoint.
 type Checkpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2081,7 +2305,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[25]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2317,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[25]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2330,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{25}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Checkpoint) GetNamespace() string {
@@ -2185,7 +2409,7 @@ type TokenAnswer struct {
 
 func (x *TokenAnswer) Reset() {
 	*x = TokenAnswer{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[26]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +2421,7 @@ func (x *TokenAnswer) String() string {
 func (*TokenAnswer) ProtoMessage() {}
 
 func (x *TokenAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[26]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +2434,7 @@ func (x *TokenAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenAnswer.ProtoReflect.Descriptor instead.
 func (*TokenAnswer) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{26}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TokenAnswer) GetStatus() uint32 {
@@ -2244,7 +2468,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2480,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2493,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{27}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetCheckpointRequest) GetNamespace() string {
@@ -2313,7 +2537,7 @@ type GetCheckpointResponse struct {
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2325,7 +2549,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2338,7 +2562,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{28}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetCheckpointResponse) GetData() []byte {
@@ -2364,7 +2588,7 @@ type FollowLeaderRequest struct {
 
 func (x *FollowLeaderRequest) Reset() {
 	*x = FollowLeaderRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2376,7 +2600,7 @@ func (x *FollowLeaderRequest) String() string {
 func (*FollowLeaderRequest) ProtoMessage() {}
 
 func (x *FollowLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2389,7 +2613,7 @@ func (x *FollowLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLeaderRequest.ProtoReflect.Descriptor instead.
 func (*FollowLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{29}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{31}
 }
 
 // FollowLeaderResponse says who leads.
@@ -2409,7 +2633,7 @@ type FollowLeaderResponse struct {
 
 func (x *FollowLeaderResponse) Reset() {
 	*x = FollowLeaderResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2421,7 +2645,7 @@ func (x *FollowLeaderResponse) String() string {
 func (*FollowLeaderResponse) ProtoMessage() {}
 
 func (x *FollowLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2434,7 +2658,7 @@ func (x *FollowLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLeaderResponse.ProtoReflect.Descriptor instead.
 func (*FollowLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{30}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FollowLeaderResponse) GetName() string {
@@ -2474,13 +2698,22 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x05hello\x18\x01 \x01(\v2\x18.leaderd.worker.v1.HelloH\x00R\x05hello\x123\n" +
 	"\x06report\x18\x02 \x01(\v2\x19.leaderd.worker.v1.ReportH\x00R\x06report\x120\n" +
 	"\x05pulse\x18\x03 \x01(\v2\x18.leaderd.worker.v1.PulseH\x00R\x05pulseB\x06\n" +
-	"\x04kind\"\xe6\x01\n" +
+	"\x04kind\"\x9b\x02\n" +
 	"\x0eAttendResponse\x126\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1a.leaderd.worker.v1.WelcomeH\x00R\awelcome\x12-\n" +
 	"\x04plan\x18\x02 \x01(\v2\x17.leaderd.worker.v1.PlanH\x00R\x04plan\x123\n" +
 	"\x06revoke\x18\x03 \x01(\v2\x19.leaderd.worker.v1.RevokeH\x00R\x06revoke\x120\n" +
-	"\x05pulse\x18\x04 \x01(\v2\x18.leaderd.worker.v1.PulseH\x00R\x05pulseB\x06\n" +
-	"\x04kind\"o\n" +
+	"\x05pulse\x18\x04 \x01(\v2\x18.leaderd.worker.v1.PulseH\x00R\x05pulse\x123\n" +
+	"\x06cancel\x18\x05 \x01(\v2\x19.leaderd.worker.v1.CancelH\x00R\x06cancelB\x06\n" +
+	"\x04kind\"\xaa\x01\n" +
+	"\x06Cancel\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x10\n" +
+	"\x03run\x18\x03 \x01(\tR\x03run\x12\x14\n" +
+	"\x05shard\x18\x04 \x01(\x05R\x05shard\x12\x18\n" +
+	"\aattempt\x18\x05 \x01(\x05R\aattempt\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail\"o\n" +
 	"\x05Hello\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12%\n" +
 	"\x0eowner_revision\x18\x02 \x01(\x03R\rownerRevision\x12+\n" +
@@ -2509,7 +2742,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x04spec\x18\x06 \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\"i\n" +
 	"\x04Plan\x12-\n" +
 	"\x05specs\x18\x01 \x03(\v2\x17.leaderd.worker.v1.SpecR\x05specs\x122\n" +
-	"\aentries\x18\x02 \x03(\v2\x18.leaderd.worker.v1.EntryR\aentries\"\x83\x02\n" +
+	"\aentries\x18\x02 \x03(\v2\x18.leaderd.worker.v1.EntryR\aentries\"\x9b\x02\n" +
 	"\x05Entry\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\rR\x03ref\x12\x10\n" +
 	"\x03due\x18\x02 \x01(\x03R\x03due\x12\x10\n" +
@@ -2521,11 +2754,12 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\apending\x18\b \x01(\x03R\apending\x12#\n" +
 	"\rallow_overlap\x18\t \x01(\bR\fallowOverlap\x12'\n" +
 	"\x0fclosed_revision\x18\n" +
-	" \x01(\x03R\x0eclosedRevision\"\x1c\n" +
+	" \x01(\x03R\x0eclosedRevision\x12\x16\n" +
+	"\x06queued\x18\v \x01(\bR\x06queued\"\x1c\n" +
 	"\x06Revoke\x12\x12\n" +
 	"\x04refs\x18\x01 \x03(\rR\x04refs\"A\n" +
 	"\x06Report\x127\n" +
-	"\bprogress\x18\x01 \x03(\v2\x1b.leaderd.worker.v1.ProgressR\bprogress\"\xdf\x02\n" +
+	"\bprogress\x18\x01 \x03(\v2\x1b.leaderd.worker.v1.ProgressR\bprogress\"\xf0\x02\n" +
 	"\bProgress\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\rR\x03ref\x12\x10\n" +
 	"\x03due\x18\x02 \x01(\x03R\x03due\x12\x10\n" +
@@ -2534,7 +2768,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x04step\x18\x05 \x01(\x0e2 .leaderd.worker.v1.Progress.StepR\x04step\x12\x1a\n" +
 	"\blateness\x18\x06 \x01(\x03R\blateness\x12\x14\n" +
 	"\x05state\x18\a \x01(\rR\x05state\x12\x18\n" +
-	"\aattempt\x18\b \x01(\x05R\aattempt\"\x84\x01\n" +
+	"\aattempt\x18\b \x01(\x05R\aattempt\"\x95\x01\n" +
 	"\x04Step\x12\x14\n" +
 	"\x10STEP_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSTEP_CLAIMED\x10\x01\x12\x10\n" +
@@ -2543,7 +2777,8 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\tSTEP_BUSY\x10\x04\x12\x0e\n" +
 	"\n" +
 	"STEP_STALE\x10\x05\x12\x10\n" +
-	"\fSTEP_REFUSED\x10\x06\"~\n" +
+	"\fSTEP_REFUSED\x10\x06\x12\x0f\n" +
+	"\vSTEP_QUEUED\x10\a\"~\n" +
 	"\x0fRegisterRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12*\n" +
 	"\x04node\x18\x02 \x01(\v2\x16.leaderd.state.v1.NodeR\x04node\x12+\n" +
@@ -2581,7 +2816,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x04code\x18\x03 \x01(\x05R\x04code\x126\n" +
 	"\x05claim\x18\x04 \x01(\v2\x1e.leaderd.worker.v1.ClaimAnswerH\x00R\x05claim\x126\n" +
 	"\x05token\x18\x05 \x01(\v2\x1e.leaderd.worker.v1.TokenAnswerH\x00R\x05tokenB\x06\n" +
-	"\x04kind\"\xa2\x02\n" +
+	"\x04kind\"\xcf\x02\n" +
 	"\x05Claim\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12!\n" +
@@ -2591,7 +2826,15 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x05token\x18\x06 \x01(\x03R\x05token\x12\x18\n" +
 	"\apending\x18\a \x01(\x03R\apending\x12'\n" +
 	"\x0fclosed_revision\x18\b \x01(\x03R\x0eclosedRevision\x12#\n" +
-	"\rapply_overlap\x18\t \x01(\bR\fapplyOverlap\"\xcf\x01\n" +
+	"\rapply_overlap\x18\t \x01(\bR\fapplyOverlap\x12+\n" +
+	"\x04gate\x18\n" +
+	" \x01(\v2\x17.leaderd.worker.v1.GateR\x04gate\"\x93\x01\n" +
+	"\x04Gate\x12+\n" +
+	"\x06policy\x18\x01 \x01(\x0e2\x13.leaderd.v1.OverlapR\x06policy\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12'\n" +
+	"\x0fconcurrency_key\x18\x03 \x01(\tR\x0econcurrencyKey\x12\x1f\n" +
+	"\vqueue_limit\x18\x04 \x01(\x05R\n" +
+	"queueLimit\"\xcf\x01\n" +
 	"\vClaimAnswer\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x03R\x05token\x125\n" +
@@ -2599,7 +2842,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x04live\x18\x04 \x01(\v2\x16.leaderd.state.v1.LiveR\x04live\x12!\n" +
 	"\texclusive\x18\x05 \x01(\bH\x00R\texclusive\x88\x01\x01B\f\n" +
 	"\n" +
-	"_exclusive\"\xb2\x02\n" +
+	"_exclusive\"\xca\x02\n" +
 	"\x06Finish\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12*\n" +
@@ -2611,7 +2854,8 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\foutput_bytes\x18\b \x01(\x03R\voutputBytes\x12\x16\n" +
 	"\x06reason\x18\t \x01(\tR\x06reason\x12\x14\n" +
 	"\x05retry\x18\n" +
-	" \x01(\x03R\x05retry\"\xde\x01\n" +
+	" \x01(\x03R\x05retry\x12\x16\n" +
+	"\x06detail\x18\v \x01(\tR\x06detail\"\xde\x01\n" +
 	"\n" +
 	"Checkpoint\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
@@ -2664,98 +2908,104 @@ func file_leaderd_worker_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_leaderd_worker_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_leaderd_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_leaderd_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_leaderd_worker_v1_worker_proto_goTypes = []any{
 	(Progress_Step)(0),            // 0: leaderd.worker.v1.Progress.Step
 	(*AttendRequest)(nil),         // 1: leaderd.worker.v1.AttendRequest
 	(*AttendResponse)(nil),        // 2: leaderd.worker.v1.AttendResponse
-	(*Hello)(nil),                 // 3: leaderd.worker.v1.Hello
-	(*Held)(nil),                  // 4: leaderd.worker.v1.Held
-	(*Welcome)(nil),               // 5: leaderd.worker.v1.Welcome
-	(*Pulse)(nil),                 // 6: leaderd.worker.v1.Pulse
-	(*Spec)(nil),                  // 7: leaderd.worker.v1.Spec
-	(*Plan)(nil),                  // 8: leaderd.worker.v1.Plan
-	(*Entry)(nil),                 // 9: leaderd.worker.v1.Entry
-	(*Revoke)(nil),                // 10: leaderd.worker.v1.Revoke
-	(*Report)(nil),                // 11: leaderd.worker.v1.Report
-	(*Progress)(nil),              // 12: leaderd.worker.v1.Progress
-	(*RegisterRequest)(nil),       // 13: leaderd.worker.v1.RegisterRequest
-	(*RegisterResponse)(nil),      // 14: leaderd.worker.v1.RegisterResponse
-	(*KeepAliveRequest)(nil),      // 15: leaderd.worker.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),     // 16: leaderd.worker.v1.KeepAliveResponse
-	(*DeregisterRequest)(nil),     // 17: leaderd.worker.v1.DeregisterRequest
-	(*DeregisterResponse)(nil),    // 18: leaderd.worker.v1.DeregisterResponse
-	(*RecordRequest)(nil),         // 19: leaderd.worker.v1.RecordRequest
-	(*RecordEntry)(nil),           // 20: leaderd.worker.v1.RecordEntry
-	(*RecordResponse)(nil),        // 21: leaderd.worker.v1.RecordResponse
-	(*RecordAnswer)(nil),          // 22: leaderd.worker.v1.RecordAnswer
-	(*Claim)(nil),                 // 23: leaderd.worker.v1.Claim
-	(*ClaimAnswer)(nil),           // 24: leaderd.worker.v1.ClaimAnswer
-	(*Finish)(nil),                // 25: leaderd.worker.v1.Finish
-	(*Checkpoint)(nil),            // 26: leaderd.worker.v1.Checkpoint
-	(*TokenAnswer)(nil),           // 27: leaderd.worker.v1.TokenAnswer
-	(*GetCheckpointRequest)(nil),  // 28: leaderd.worker.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil), // 29: leaderd.worker.v1.GetCheckpointResponse
-	(*FollowLeaderRequest)(nil),   // 30: leaderd.worker.v1.FollowLeaderRequest
-	(*FollowLeaderResponse)(nil),  // 31: leaderd.worker.v1.FollowLeaderResponse
-	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
-	(*v1.JobSpec)(nil),            // 33: leaderd.v1.JobSpec
-	(*v11.Node)(nil),              // 34: leaderd.state.v1.Node
-	(*v11.Live)(nil),              // 35: leaderd.state.v1.Live
-	(*v11.Attempt)(nil),           // 36: leaderd.state.v1.Attempt
+	(*Cancel)(nil),                // 3: leaderd.worker.v1.Cancel
+	(*Hello)(nil),                 // 4: leaderd.worker.v1.Hello
+	(*Held)(nil),                  // 5: leaderd.worker.v1.Held
+	(*Welcome)(nil),               // 6: leaderd.worker.v1.Welcome
+	(*Pulse)(nil),                 // 7: leaderd.worker.v1.Pulse
+	(*Spec)(nil),                  // 8: leaderd.worker.v1.Spec
+	(*Plan)(nil),                  // 9: leaderd.worker.v1.Plan
+	(*Entry)(nil),                 // 10: leaderd.worker.v1.Entry
+	(*Revoke)(nil),                // 11: leaderd.worker.v1.Revoke
+	(*Report)(nil),                // 12: leaderd.worker.v1.Report
+	(*Progress)(nil),              // 13: leaderd.worker.v1.Progress
+	(*RegisterRequest)(nil),       // 14: leaderd.worker.v1.RegisterRequest
+	(*RegisterResponse)(nil),      // 15: leaderd.worker.v1.RegisterResponse
+	(*KeepAliveRequest)(nil),      // 16: leaderd.worker.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),     // 17: leaderd.worker.v1.KeepAliveResponse
+	(*DeregisterRequest)(nil),     // 18: leaderd.worker.v1.DeregisterRequest
+	(*DeregisterResponse)(nil),    // 19: leaderd.worker.v1.DeregisterResponse
+	(*RecordRequest)(nil),         // 20: leaderd.worker.v1.RecordRequest
+	(*RecordEntry)(nil),           // 21: leaderd.worker.v1.RecordEntry
+	(*RecordResponse)(nil),        // 22: leaderd.worker.v1.RecordResponse
+	(*RecordAnswer)(nil),          // 23: leaderd.worker.v1.RecordAnswer
+	(*Claim)(nil),                 // 24: leaderd.worker.v1.Claim
+	(*Gate)(nil),                  // 25: leaderd.worker.v1.Gate
+	(*ClaimAnswer)(nil),           // 26: leaderd.worker.v1.ClaimAnswer
+	(*Finish)(nil),                // 27: leaderd.worker.v1.Finish
+	(*Checkpoint)(nil),            // 28: leaderd.worker.v1.Checkpoint
+	(*TokenAnswer)(nil),           // 29: leaderd.worker.v1.TokenAnswer
+	(*GetCheckpointRequest)(nil),  // 30: leaderd.worker.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil), // 31: leaderd.worker.v1.GetCheckpointResponse
+	(*FollowLeaderRequest)(nil),   // 32: leaderd.worker.v1.FollowLeaderRequest
+	(*FollowLeaderResponse)(nil),  // 33: leaderd.worker.v1.FollowLeaderResponse
+	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
+	(*v1.JobSpec)(nil),            // 35: leaderd.v1.JobSpec
+	(*v11.Node)(nil),              // 36: leaderd.state.v1.Node
+	(*v11.Live)(nil),              // 37: leaderd.state.v1.Live
+	(v1.Overlap)(0),               // 38: leaderd.v1.Overlap
+	(*v11.Attempt)(nil),           // 39: leaderd.state.v1.Attempt
 }
 var file_leaderd_worker_v1_worker_proto_depIdxs = []int32{
-	3,  // 0: leaderd.worker.v1.AttendRequest.hello:type_name -> leaderd.worker.v1.Hello
-	11, // 1: leaderd.worker.v1.AttendRequest.report:type_name -> leaderd.worker.v1.Report
-	6,  // 2: leaderd.worker.v1.AttendRequest.pulse:type_name -> leaderd.worker.v1.Pulse
-	5,  // 3: leaderd.worker.v1.AttendResponse.welcome:type_name -> leaderd.worker.v1.Welcome
-	8,  // 4: leaderd.worker.v1.AttendResponse.plan:type_name -> leaderd.worker.v1.Plan
-	10, // 5: leaderd.worker.v1.AttendResponse.revoke:type_name -> leaderd.worker.v1.Revoke
-	6,  // 6: leaderd.worker.v1.AttendResponse.pulse:type_name -> leaderd.worker.v1.Pulse
-	4,  // 7: leaderd.worker.v1.Hello.held:type_name -> leaderd.worker.v1.Held
-	32, // 8: leaderd.worker.v1.Welcome.horizon:type_name -> google.protobuf.Duration
-	32, // 9: leaderd.worker.v1.Welcome.pulse_interval:type_name -> google.protobuf.Duration
-	33, // 10: leaderd.worker.v1.Spec.spec:type_name -> leaderd.v1.JobSpec
-	7,  // 11: leaderd.worker.v1.Plan.specs:type_name -> leaderd.worker.v1.Spec
-	9,  // 12: leaderd.worker.v1.Plan.entries:type_name -> leaderd.worker.v1.Entry
-	12, // 13: leaderd.worker.v1.Report.progress:type_name -> leaderd.worker.v1.Progress
-	0,  // 14: leaderd.worker.v1.Progress.step:type_name -> leaderd.worker.v1.Progress.Step
-	34, // 15: leaderd.worker.v1.RegisterRequest.node:type_name -> leaderd.state.v1.Node
-	32, // 16: leaderd.worker.v1.RegisterRequest.ttl:type_name -> google.protobuf.Duration
-	32, // 17: leaderd.worker.v1.RegisterResponse.ttl:type_name -> google.protobuf.Duration
-	32, // 18: leaderd.worker.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
-	20, // 19: leaderd.worker.v1.RecordRequest.entries:type_name -> leaderd.worker.v1.RecordEntry
-	23, // 20: leaderd.worker.v1.RecordEntry.claim:type_name -> leaderd.worker.v1.Claim
-	25, // 21: leaderd.worker.v1.RecordEntry.finish:type_name -> leaderd.worker.v1.Finish
-	26, // 22: leaderd.worker.v1.RecordEntry.checkpoint:type_name -> leaderd.worker.v1.Checkpoint
-	22, // 23: leaderd.worker.v1.RecordResponse.answers:type_name -> leaderd.worker.v1.RecordAnswer
-	24, // 24: leaderd.worker.v1.RecordAnswer.claim:type_name -> leaderd.worker.v1.ClaimAnswer
-	27, // 25: leaderd.worker.v1.RecordAnswer.token:type_name -> leaderd.worker.v1.TokenAnswer
-	35, // 26: leaderd.worker.v1.Claim.live:type_name -> leaderd.state.v1.Live
-	36, // 27: leaderd.worker.v1.ClaimAnswer.attempts:type_name -> leaderd.state.v1.Attempt
-	35, // 28: leaderd.worker.v1.ClaimAnswer.live:type_name -> leaderd.state.v1.Live
-	35, // 29: leaderd.worker.v1.Finish.live:type_name -> leaderd.state.v1.Live
-	36, // 30: leaderd.worker.v1.Finish.attempt:type_name -> leaderd.state.v1.Attempt
-	32, // 31: leaderd.worker.v1.FollowLeaderResponse.pulse_interval:type_name -> google.protobuf.Duration
-	1,  // 32: leaderd.worker.v1.LeaderService.Attend:input_type -> leaderd.worker.v1.AttendRequest
-	13, // 33: leaderd.worker.v1.JournalService.Register:input_type -> leaderd.worker.v1.RegisterRequest
-	15, // 34: leaderd.worker.v1.JournalService.KeepAlive:input_type -> leaderd.worker.v1.KeepAliveRequest
-	17, // 35: leaderd.worker.v1.JournalService.Deregister:input_type -> leaderd.worker.v1.DeregisterRequest
-	19, // 36: leaderd.worker.v1.JournalService.Record:input_type -> leaderd.worker.v1.RecordRequest
-	28, // 37: leaderd.worker.v1.JournalService.GetCheckpoint:input_type -> leaderd.worker.v1.GetCheckpointRequest
-	30, // 38: leaderd.worker.v1.JournalService.FollowLeader:input_type -> leaderd.worker.v1.FollowLeaderRequest
-	2,  // 39: leaderd.worker.v1.LeaderService.Attend:output_type -> leaderd.worker.v1.AttendResponse
-	14, // 40: leaderd.worker.v1.JournalService.Register:output_type -> leaderd.worker.v1.RegisterResponse
-	16, // 41: leaderd.worker.v1.JournalService.KeepAlive:output_type -> leaderd.worker.v1.KeepAliveResponse
-	18, // 42: leaderd.worker.v1.JournalService.Deregister:output_type -> leaderd.worker.v1.DeregisterResponse
-	21, // 43: leaderd.worker.v1.JournalService.Record:output_type -> leaderd.worker.v1.RecordResponse
-	29, // 44: leaderd.worker.v1.JournalService.GetCheckpoint:output_type -> leaderd.worker.v1.GetCheckpointResponse
-	31, // 45: leaderd.worker.v1.JournalService.FollowLeader:output_type -> leaderd.worker.v1.FollowLeaderResponse
-	39, // [39:46] is the sub-list for method output_type
-	32, // [32:39] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	4,  // 0: leaderd.worker.v1.AttendRequest.hello:type_name -> leaderd.worker.v1.Hello
+	12, // 1: leaderd.worker.v1.AttendRequest.report:type_name -> leaderd.worker.v1.Report
+	7,  // 2: leaderd.worker.v1.AttendRequest.pulse:type_name -> leaderd.worker.v1.Pulse
+	6,  // 3: leaderd.worker.v1.AttendResponse.welcome:type_name -> leaderd.worker.v1.Welcome
+	9,  // 4: leaderd.worker.v1.AttendResponse.plan:type_name -> leaderd.worker.v1.Plan
+	11, // 5: leaderd.worker.v1.AttendResponse.revoke:type_name -> leaderd.worker.v1.Revoke
+	7,  // 6: leaderd.worker.v1.AttendResponse.pulse:type_name -> leaderd.worker.v1.Pulse
+	3,  // 7: leaderd.worker.v1.AttendResponse.cancel:type_name -> leaderd.worker.v1.Cancel
+	5,  // 8: leaderd.worker.v1.Hello.held:type_name -> leaderd.worker.v1.Held
+	34, // 9: leaderd.worker.v1.Welcome.horizon:type_name -> google.protobuf.Duration
+	34, // 10: leaderd.worker.v1.Welcome.pulse_interval:type_name -> google.protobuf.Duration
+	35, // 11: leaderd.worker.v1.Spec.spec:type_name -> leaderd.v1.JobSpec
+	8,  // 12: leaderd.worker.v1.Plan.specs:type_name -> leaderd.worker.v1.Spec
+	10, // 13: leaderd.worker.v1.Plan.entries:type_name -> leaderd.worker.v1.Entry
+	13, // 14: leaderd.worker.v1.Report.progress:type_name -> leaderd.worker.v1.Progress
+	0,  // 15: leaderd.worker.v1.Progress.step:type_name -> leaderd.worker.v1.Progress.Step
+	36, // 16: leaderd.worker.v1.RegisterRequest.node:type_name -> leaderd.state.v1.Node
+	34, // 17: leaderd.worker.v1.RegisterRequest.ttl:type_name -> google.protobuf.Duration
+	34, // 18: leaderd.worker.v1.RegisterResponse.ttl:type_name -> google.protobuf.Duration
+	34, // 19: leaderd.worker.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
+	21, // 20: leaderd.worker.v1.RecordRequest.entries:type_name -> leaderd.worker.v1.RecordEntry
+	24, // 21: leaderd.worker.v1.RecordEntry.claim:type_name -> leaderd.worker.v1.Claim
+	27, // 22: leaderd.worker.v1.RecordEntry.finish:type_name -> leaderd.worker.v1.Finish
+	28, // 23: leaderd.worker.v1.RecordEntry.checkpoint:type_name -> leaderd.worker.v1.Checkpoint
+	23, // 24: leaderd.worker.v1.RecordResponse.answers:type_name -> leaderd.worker.v1.RecordAnswer
+	26, // 25: leaderd.worker.v1.RecordAnswer.claim:type_name -> leaderd.worker.v1.ClaimAnswer
+	29, // 26: leaderd.worker.v1.RecordAnswer.token:type_name -> leaderd.worker.v1.TokenAnswer
+	37, // 27: leaderd.worker.v1.Claim.live:type_name -> leaderd.state.v1.Live
+	25, // 28: leaderd.worker.v1.Claim.gate:type_name -> leaderd.worker.v1.Gate
+	38, // 29: leaderd.worker.v1.Gate.policy:type_name -> leaderd.v1.Overlap
+	39, // 30: leaderd.worker.v1.ClaimAnswer.attempts:type_name -> leaderd.state.v1.Attempt
+	37, // 31: leaderd.worker.v1.ClaimAnswer.live:type_name -> leaderd.state.v1.Live
+	37, // 32: leaderd.worker.v1.Finish.live:type_name -> leaderd.state.v1.Live
+	39, // 33: leaderd.worker.v1.Finish.attempt:type_name -> leaderd.state.v1.Attempt
+	34, // 34: leaderd.worker.v1.FollowLeaderResponse.pulse_interval:type_name -> google.protobuf.Duration
+	1,  // 35: leaderd.worker.v1.LeaderService.Attend:input_type -> leaderd.worker.v1.AttendRequest
+	14, // 36: leaderd.worker.v1.JournalService.Register:input_type -> leaderd.worker.v1.RegisterRequest
+	16, // 37: leaderd.worker.v1.JournalService.KeepAlive:input_type -> leaderd.worker.v1.KeepAliveRequest
+	18, // 38: leaderd.worker.v1.JournalService.Deregister:input_type -> leaderd.worker.v1.DeregisterRequest
+	20, // 39: leaderd.worker.v1.JournalService.Record:input_type -> leaderd.worker.v1.RecordRequest
+	30, // 40: leaderd.worker.v1.JournalService.GetCheckpoint:input_type -> leaderd.worker.v1.GetCheckpointRequest
+	32, // 41: leaderd.worker.v1.JournalService.FollowLeader:input_type -> leaderd.worker.v1.FollowLeaderRequest
+	2,  // 42: leaderd.worker.v1.LeaderService.Attend:output_type -> leaderd.worker.v1.AttendResponse
+	15, // 43: leaderd.worker.v1.JournalService.Register:output_type -> leaderd.worker.v1.RegisterResponse
+	17, // 44: leaderd.worker.v1.JournalService.KeepAlive:output_type -> leaderd.worker.v1.KeepAliveResponse
+	19, // 45: leaderd.worker.v1.JournalService.Deregister:output_type -> leaderd.worker.v1.DeregisterResponse
+	22, // 46: leaderd.worker.v1.JournalService.Record:output_type -> leaderd.worker.v1.RecordResponse
+	31, // 47: leaderd.worker.v1.JournalService.GetCheckpoint:output_type -> leaderd.worker.v1.GetCheckpointResponse
+	33, // 48: leaderd.worker.v1.JournalService.FollowLeader:output_type -> leaderd.worker.v1.FollowLeaderResponse
+	42, // [42:49] is the sub-list for method output_type
+	35, // [35:42] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_worker_v1_worker_proto_init() }
@@ -2773,24 +3023,25 @@ func file_leaderd_worker_v1_worker_proto_init() {
 		(*AttendResponse_Plan)(nil),
 		(*AttendResponse_Revoke)(nil),
 		(*AttendResponse_Pulse)(nil),
+		(*AttendResponse_Cancel)(nil),
 	}
-	file_leaderd_worker_v1_worker_proto_msgTypes[19].OneofWrappers = []any{
+	file_leaderd_worker_v1_worker_proto_msgTypes[20].OneofWrappers = []any{
 		(*RecordEntry_Claim)(nil),
 		(*RecordEntry_Finish)(nil),
 		(*RecordEntry_Checkpoint)(nil),
 	}
-	file_leaderd_worker_v1_worker_proto_msgTypes[21].OneofWrappers = []any{
+	file_leaderd_worker_v1_worker_proto_msgTypes[22].OneofWrappers = []any{
 		(*RecordAnswer_Claim)(nil),
 		(*RecordAnswer_Token)(nil),
 	}
-	file_leaderd_worker_v1_worker_proto_msgTypes[23].OneofWrappers = []any{}
+	file_leaderd_worker_v1_worker_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_worker_v1_worker_proto_rawDesc), len(file_leaderd_worker_v1_worker_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   31,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -111,8 +111,8 @@ func (c *checker) slots(until time.Time) {
 // excuse checks a verdict on slots that did not start.
 func (c *checker) excuse(r *state.Record, isDue map[time.Time]bool, until time.Time) {
 	slot, ok := r.Run.Slot()
-	if !ok || r.Due.After(until) {
-		return
+	if !ok || r.Due.After(until) || c.asked[runKey{r.Job, r.Run}].Revision != 0 {
+		return // or it waited, and was under the newest version since
 	}
 	v := c.oracle.of(r.Job, r.Generation)
 	if v == nil {

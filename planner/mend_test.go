@@ -107,7 +107,8 @@ func newSite(t *testing.T) *site {
 			}
 			return context.Cause(ctx)
 		},
-		Nodes: func(ctx context.Context, each func([]state.Node)) error { each(nil); return block(ctx) },
+		Cancels: func(ctx context.Context, _ func([]state.Cancel)) error { return block(ctx) },
+		Nodes:   func(ctx context.Context, each func([]state.Node)) error { each(nil); return block(ctx) },
 		Pending: func(ctx context.Context, each func([]state.Pending)) error {
 			for {
 				select {

@@ -37,6 +37,26 @@ func (s *runService) GetRun(ctx context.Context, req *leaderdv1.GetRunRequest) (
 	return &leaderdv1.GetRunResponse{Run: runOf(&entry)}, nil
 }
 
+// CancelRun implements leaderdv1.RunServiceServer.
+func (s *runService) CancelRun(ctx context.Context, req *leaderdv1.CancelRunRequest) (*leaderdv1.CancelRunResponse, error) {
+	var v state.Violations
+	c := state.Cancel{Actor: actorOf(ctx, &v), Reason: state.ReasonRequested}
+	c.Job, c.Run = parseRunName(&v, req.GetName())
+	checkReason(&v, req.GetReason())
+	if err := refuse(v); err != nil {
+		return nil, err
+	}
+	c.Requested, c.Detail = s.cfg.Wall(), "by "+c.Actor
+	if req.GetReason() != "" {
+		c.Detail += ": " + req.GetReason()
+	}
+	entry, err := s.cfg.Canceller.CancelRun(ctx, c)
+	if err != nil {
+		return nil, failOf(ctx, s.cfg.Logger, writes, leaderdv1.ErrorReason_ERROR_REASON_RUN_NOT_FOUND, req.GetName(), err)
+	}
+	return &leaderdv1.CancelRunResponse{Run: runOf(&entry)}, nil
+}
+
 // ListRuns implements leaderdv1.RunServiceServer.
 func (s *runService) ListRuns(ctx context.Context, req *leaderdv1.ListRunsRequest) (*leaderdv1.ListRunsResponse, error) {
 	var v state.Violations
@@ -144,6 +164,9 @@ func runOf(e *store.RunEntry) *leaderdv1.Run {
 	case e.Pending != nil:
 		res.State = leaderdv1.Run_STATE_PENDING
 		res.DueTime = timeOf(e.Pending.Requested)
+		if !e.Pending.Queued.IsZero() {
+			res.Reason, res.Detail = state.ReasonQueued, "waits for other runs since "+e.Pending.Queued.UTC().Format(time.RFC3339)
+		}
 	}
 	return res
 }

@@ -59,6 +59,11 @@ type Backfiller interface {
 	BackfilledSlots(ctx context.Context, id state.JobID, from, to time.Time) (map[time.Time]state.RunID, error)
 }
 
+// Canceller ends runs. *store.Store is one.
+type Canceller interface {
+	CancelRun(ctx context.Context, c state.Cancel) (store.RunEntry, error)
+}
+
 // RunReader reads runs, live and past. *store.Store is one.
 type RunReader interface {
 	GetRun(ctx context.Context, id state.JobID, run state.RunID) (store.RunEntry, error)
@@ -108,6 +113,7 @@ type Config struct {
 	Triggerer  Triggerer
 	Backfills  Backfiller
 	Calendars  CalendarKeeper
+	Canceller  Canceller
 	Runs       RunReader
 	Watermark  WatermarkReader
 	Leadership Leadership
@@ -136,6 +142,7 @@ func (c *Config) Validate() error {
 		{"Triggerer", c.Triggerer == nil},
 		{"Backfills", c.Backfills == nil},
 		{"Calendars", c.Calendars == nil},
+		{"Canceller", c.Canceller == nil},
 		{"Runs", c.Runs == nil},
 		{"Watermark", c.Watermark == nil},
 		{"Leadership", c.Leadership == nil},

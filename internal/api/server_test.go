@@ -87,7 +87,7 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	cache, nodes := st.JobsCache(), st.NodesCache()
 	s := &served{db: mem, store: st}
 	server, err := New(Config{
-		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Backfills: st, Calendars: st,
+		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Canceller: st, Backfills: st, Calendars: st,
 		Runs: st, Watermark: st,
 		Leadership: leadership{}, Nodes: nodes, Jobs: counts{}, Wall: s.wall,
 	})
@@ -177,7 +177,7 @@ func requireBadFields(t *testing.T, err error, fields ...string) {
 
 func TestConfigNamesWhatIsMissing(t *testing.T) {
 	_, err := New(Config{})
-	for _, field := range []string{"Node", "Reader", "Lister", "Versions", "Putter", "Pauser", "Triggerer", "Runs", "Watermark", "Leadership", "Nodes", "Jobs"} {
+	for _, field := range []string{"Node", "Reader", "Lister", "Versions", "Putter", "Pauser", "Triggerer", "Canceller", "Runs", "Watermark", "Leadership", "Nodes", "Jobs"} {
 		require.ErrorContains(t, err, field+": is required")
 	}
 }

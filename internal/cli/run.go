@@ -16,7 +16,7 @@ import (
 
 func runCommand(d Deps) *cobra.Command {
 	o := &dialer{}
-	c := group("run", "Look at runs, live and past", runList(d, o), runGet(d, o))
+	c := group("run", "Look at runs, live and past, and end them", runList(d, o), runGet(d, o), runCancel(d, o))
 	c.Aliases = []string{"runs"}
 	o.bind(c.PersistentFlags(), d)
 	return c
@@ -260,6 +260,44 @@ func runGet(d Deps, o *dialer) *cobra.Command {
 	}
 	ns.bind(c, o)
 	f.bind(c)
+	return c
+}
+
+func runCancel(d Deps, o *dialer) *cobra.Command {
+	var (
+		ns     namespace
+		reason string
+	)
+	c := &cobra.Command{
+		Use:   "cancel JOB RUN",
+		Short: "End a run that waits or runs",
+		Long: `End a run that waits or runs. The command ends when the wish is durable; a run
+that is at work is stopped as at its timeout, and has its verdict soon after.`,
+		Args: wantArgs("JOB", "RUN"),
+
+		ValidArgsFunction: o.completeRun(&ns),
+		RunE: o.with(func(ctx context.Context, a *api, args []string) error {
+			job, err := ns.job(args[0])
+			if err != nil {
+				return err
+			}
+			if args[1] == "" || strings.Contains(args[1], "/") {
+				return usagef("%q is not a run's id, such as 20261130T020000Z", args[1])
+			}
+			resp, err := a.runs.CancelRun(ctx, &leaderdv1.CancelRunRequest{Name: job + "/runs/" + args[1], Reason: reason})
+			if err != nil {
+				return err
+			}
+			what := "cancelled"
+			if s := resp.GetRun().GetState(); s != leaderdv1.Run_STATE_PENDING {
+				what = "is being stopped"
+			}
+			_, err = fmt.Fprintf(d.Stdout, "%s %s %s\n", shortJob(job), args[1], what)
+			return err
+		}),
+	}
+	ns.bind(c, o)
+	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
 	return c
 }
 

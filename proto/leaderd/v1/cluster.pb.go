@@ -55,6 +55,8 @@ const (
 	ErrorReason_ERROR_REASON_NODE_UNAVAILABLE ErrorReason = 11
 	// There is no such backfill.
 	ErrorReason_ERROR_REASON_BACKFILL_NOT_FOUND ErrorReason = 20
+	// The run has its verdict already. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_RUN_OVER ErrorReason = 12
 	// There is no such calendar. NOT_FOUND.
 	ErrorReason_ERROR_REASON_CALENDAR_NOT_FOUND ErrorReason = 30
 	// The calendar is named by jobs. FAILED_PRECONDITION.
@@ -77,6 +79,7 @@ var (
 		10: "ERROR_REASON_NOT_LEADER",
 		11: "ERROR_REASON_NODE_UNAVAILABLE",
 		20: "ERROR_REASON_BACKFILL_NOT_FOUND",
+		12: "ERROR_REASON_RUN_OVER",
 		30: "ERROR_REASON_CALENDAR_NOT_FOUND",
 		31: "ERROR_REASON_CALENDAR_IN_USE",
 	}
@@ -94,6 +97,7 @@ var (
 		"ERROR_REASON_NOT_LEADER":         10,
 		"ERROR_REASON_NODE_UNAVAILABLE":   11,
 		"ERROR_REASON_BACKFILL_NOT_FOUND": 20,
+		"ERROR_REASON_RUN_OVER":           12,
 		"ERROR_REASON_CALENDAR_NOT_FOUND": 30,
 		"ERROR_REASON_CALENDAR_IN_USE":    31,
 	}
@@ -622,7 +626,7 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"clockAhead\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xf5\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x90\x04\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ERROR_REASON_BAD_FIELD\x10\x01\x12\x1e\n" +
@@ -637,7 +641,8 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"\x17ERROR_REASON_NOT_LEADER\x10\n" +
 	"\x12!\n" +
 	"\x1dERROR_REASON_NODE_UNAVAILABLE\x10\v\x12#\n" +
-	"\x1fERROR_REASON_BACKFILL_NOT_FOUND\x10\x14\x12#\n" +
+	"\x1fERROR_REASON_BACKFILL_NOT_FOUND\x10\x14\x12\x19\n" +
+	"\x15ERROR_REASON_RUN_OVER\x10\f\x12#\n" +
 	"\x1fERROR_REASON_CALENDAR_NOT_FOUND\x10\x1e\x12 \n" +
 	"\x1cERROR_REASON_CALENDAR_IN_USE\x10\x1f2o\n" +
 	"\x0eClusterService\x12]\n" +

@@ -69,7 +69,7 @@ func TestParseExplainsMistakes(t *testing.T) {
 			[]string{
 				`spec.schedules: must be a list, not "x"`, "spec.timeout: must be a duration such as 500ms, 90s, 10m or 24h, not 5",
 				"spec.labels[a]: must be text, not 1", "spec.labels[b]: must be text, not true",
-				`spec.overlap: must be one of skip, allow, not "never"`, "spec.http.body: must be base64",
+				`spec.overlap: must be one of skip, allow, queue, cancel, replace, not "never"`, "spec.http.body: must be base64",
 				`spec.http.expected_codes[0]: must be a whole number, not "x"`, `spec.command: must have fields, not "sleep 1"`,
 			},
 		},

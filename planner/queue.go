@@ -145,7 +145,7 @@ func (t *term) checkQueued(e *entry, now time.Time) {
 	if after := deadline.Add(time.Millisecond); after.Before(again) {
 		again = after
 	}
-	t.checks.Push(again.UnixMicro(), e)
+	t.lookAt(e, again.UnixMicro())
 }
 
 // sweepPending deletes a pending key whose run turned out to have another record:

@@ -15,7 +15,7 @@ type Reason struct {
 // Reasons are those of all verdicts that are no end of work.
 func Reasons() []Reason {
 	return []Reason{
-		{state.ReasonOverlap, "as many runs as may be live at a time were, and the job's overlap policy skips it; or its queue was full; or, of a cancelled run, a newer one was due and the policy is cancel", "Make the work shorter or the schedule wider, set a timeout, allow more runs at a time, or let runs wait."},
+		{state.ReasonOverlap, "an earlier run of the job was still live, and its overlap policy is skip", "Make the work shorter or the schedule wider, set a timeout, or let runs overlap."},
 		{state.ReasonReplaced, "it waited for other runs, and a newer one took its place, as the job's overlap policy has it", "None, unless each is to run: then overlap: queue."},
 		{state.ReasonRequested, "somebody asked for the run's end; the detail says who and why", "None."},
 		{state.ReasonQueued, "the run waits for other runs, as the job's overlap policy has it", "Wait, or cancel what is live."},

@@ -27,6 +27,8 @@ var scenarios = map[mutant.Guard]mutation{
 	mutant.OwnerGone:  {test: "TestLeaderBehindTakesNoRun"},
 	mutant.Checkpoint: {test: "TestLateCheckpoint", breaks: "5 backward"},
 	mutant.Hedge:      {test: "TestHedge", breaks: "9 late"},
+	mutant.QueuedSlot: {test: "TestQueueSurvivesFailovers", breaks: "2 doubled"},
+	mutant.CancelWish: {test: "TestCancelRunning", breaks: "4 overlap"},
 }
 
 // mutations are those that are named, separated by commas; all for none.

@@ -100,7 +100,7 @@ func TestLedgerOverFailovers(t *testing.T) {
 		for _, n := range got {
 			total += n
 		}
-		require.EqualValues(t, int64(to.Sub(from)/time.Minute), total, "each minute was due, paused or edited away: %v", got)
+		require.Equal(t, int64(to.Sub(from)/time.Minute), total, "each minute was due, paused or edited away: %v", got)
 		t.Log(got)
 		w.verify(true)
 	})

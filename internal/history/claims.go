@@ -94,7 +94,7 @@ func (c *checker) attempts(j *job, r *Run) {
 		was := last[a.Shard]
 		last[a.Shard] = a
 		if slot, ok := Slot(r.ID); ok && !a.Started.IsZero() {
-			if v := j.inForce(a.Token); v != nil && a.Number == 1 {
+			if v := j.inForce(a.Token); v != nil && a.Number == 1 && !j.waited(slot, a.Token) {
 				slot = v.dueAt(j.name, slot)
 			}
 			if a.Started.Before(slot) {
@@ -146,7 +146,7 @@ func (c *checker) starts(j *job) {
 			at = s.Local
 		}
 		if slot, ok := Slot(s.Run); ok {
-			if v := j.inForce(s.Token); v != nil && s.Attempt == 1 {
+			if v := j.inForce(s.Token); v != nil && s.Attempt == 1 && !j.waited(slot, s.Token) {
 				slot = v.dueAt(j.name, slot)
 			}
 			if at.Before(slot) {

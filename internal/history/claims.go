@@ -57,7 +57,7 @@ func (c *checker) fenced(j *job, cl *claim) {
 		// That it was due by another version is no excuse.
 		c.fail(Unfenced, j.name, cl.Run, "is no slot of the version at revision %d that its claim, token %d, relied on", v.Revision, cl.Token)
 	case isSlot && cl.Attempt == 1 && !j.unjudged:
-		if why := v.bars(slot); why != "" {
+		if why := v.bars(slot); why != "" && !j.waitedBefore(slot, v) {
 			c.fail(Barred, j.name, cl.Run, "was claimed with token %d, though the version at revision %d skips it (%s)", cl.Token, v.Revision, why)
 		}
 	}
@@ -73,6 +73,9 @@ func (j *job) waited(slot time.Time, token int64) bool {
 	}
 	return false
 }
+
+// waitedBefore is waited by a version before v.
+func (j *job) waitedBefore(slot time.Time, v *version) bool { return j.waited(slot, v.Revision) }
 
 // registered checks that the owner's registration stood when it claimed.
 func (c *checker) registered(j *job, cl *claim) {

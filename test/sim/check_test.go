@@ -236,7 +236,7 @@ func (c *checker) claim(e *event, l state.Live, attempts map[string]bool) {
 		// A slot that waits goes on with the newest version.
 		if slot, ok := l.Run.Slot(); ok && l.Attempt == 1 && c.asked[k].Revision == 0 && (!v.names(slot) || !slot.After(v.from)) {
 			c.fail("%s: the slot is not due", name)
-		} else if bar, barred := v.plan.Bar(slot); ok && l.Attempt == 1 && barred {
+		} else if bar, barred := v.plan.Bar(slot); ok && l.Attempt == 1 && c.asked[k].Revision == 0 && barred {
 			c.fail("%s: the slot is barred (%s)", name, bar.Detail)
 		}
 	}

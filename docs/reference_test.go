@@ -263,7 +263,7 @@ var limits = map[string]struct {
 	"MaxSlotWindow":     {"window of a ledger or a simulation", state.MaxSlotWindow},
 	"MaxSimulatedSlots": {"slots that a simulation lists", state.MaxSimulatedSlots},
 	"MaxBackfillSlots":  {"slots of a backfill", state.MaxBackfillSlots},
-	"MaxBackfillWindow": {"window of a backfill", time.Duration(state.MaxBackfillWindow)},
+	"MaxBackfillWindow": {"window of a backfill", state.MaxBackfillWindow},
 
 	"MaxBackfillConcurrency": {"runs of a backfill at a time", state.MaxBackfillConcurrency},
 	"MaxBackfillsActive":     {"backfills of a job that are under way", state.MaxBackfillsActive},

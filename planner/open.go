@@ -279,3 +279,34 @@ func (t *term) lookup(s *session, p *workerv1.Progress) *entry {
 	}
 	return e
 }
+
+// close forgets an entry: it has a record, or is void.
+func (t *term) close(e *entry) {
+	if e.done {
+		return
+	}
+	e.done = true
+	e.holders = nil
+	if e.closed != 0 {
+		t.catchUps--
+	}
+	if e.pending != nil && !e.waits {
+		t.asked--
+	}
+	t.comes(e)
+	delete(t.open, e.open())
+	siblings := e.job.open
+	last := len(siblings) - 1
+	siblings[e.at] = siblings[last]
+	siblings[e.at].at = e.at
+	siblings[last] = nil
+	e.job.open = siblings[:last]
+	if next := e.ahead; next != nil {
+		if e.ahead, next.behind = nil, nil; !next.done && !next.deciding {
+			t.place(next)
+		}
+	}
+	if e.waits {
+		t.dequeue(e)
+	}
+}

@@ -232,7 +232,7 @@ func (t *term) tellCancel(l *state.Live, c *state.Cancel) {
 		return
 	}
 	s.cancels = append(s.cancels, &workerv1.Cancel{
-		Namespace: l.Job.Namespace, Job: l.Job.Name, Run: string(l.Run), Shard: int32(l.Shard), //nolint:gosec // bounded by the spec
-		Attempt: int32(l.Attempt), Reason: c.Reason, Detail: c.Detail, //nolint:gosec // bounded by the spec
+		Namespace: l.Job.Namespace, Job: l.Job.Name, Run: string(l.Run), Shard: int32(l.Shard),
+		Attempt: int32(l.Attempt), Reason: c.Reason, Detail: c.Detail,
 	})
 }

@@ -139,7 +139,7 @@ func overlapToProto(o state.Overlap) leaderdv1.Overlap {
 func overlapFromProto(p leaderdv1.Overlap) state.Overlap {
 	for o, known := range overlaps {
 		if p == known {
-			return state.Overlap(o) //nolint:gosec // a handful
+			return state.Overlap(o)
 		}
 	}
 	return state.OverlapSkip

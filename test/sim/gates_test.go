@@ -77,7 +77,7 @@ func (c *checker) gated(name string, l *state.Live, v *version) {
 		n := 1
 		for other, held := range c.live {
 			switch {
-			case other == k || held.Place == 0 && !(held.Exclusive && held.Job == l.Job):
+			case other == k || held.Place == 0 && (!held.Exclusive || held.Job != l.Job):
 			case held.Exclusive:
 				c.fail("%s: %s holds the job's gate", name, other.run)
 			case gateOf(&held) == gateOf(l):

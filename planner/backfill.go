@@ -82,7 +82,13 @@ func (t *term) feed(key backfillKey) {
 	f.looking, f.again = true, false
 	now := t.now()
 	most := state.MaxBackfillConcurrency
-	if job := t.find(key.job, now); job == nil || job.job.Exclusive && !f.override {
+	switch job := t.find(key.job, now); {
+	case f.override:
+	case job != nil && slices.ContainsFunc(job.queue, func(e *entry) bool { return !e.backfill() }):
+		// Slots wait: they go first, for none would ever get by a backfill whose next
+		// run always waits already.
+		most = 0
+	case job == nil || job.job.Exclusive:
 		most = 1 // more would only wait for one another
 	}
 	t.task(func(ctx context.Context) func() {

@@ -168,3 +168,35 @@ func TestCancelBackfill(t *testing.T) {
 		w.verify(true)
 	})
 }
+
+// TestBackfillLetsSlotsPass backfills a job whose slots queue: a slot waits for the
+// run that is under way, and not for all that are still to come.
+func TestBackfillLetsSlotsPass(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("j", "*/2 * * * *").with(func(s *state.JobSpec) { s.Overlap, s.QueueLimit = state.OverlapQueue, 5 })
+		w.history.does(j, 50*time.Second, state.StateSucceeded)
+		w.put(j)
+		w.control("c1")
+		w.worker("e1", place{})
+		w.worker("e2", place{})
+		w.awaitLeader(0)
+		slots := longAgo(20)
+		id, err := w.backfill(j, 1, slots, nil)
+		require.NoError(t, err)
+		begun := time.Now()
+		w.pass(40 * time.Minute)
+		require.Equal(t, 20, w.getBackfill(j, id).Succeeded)
+		require.Equal(t, slots, w.backfilled(j, id), "in order, each once")
+		var own int
+		for _, s := range w.history.of(j) {
+			slot, ok := s.run.Slot()
+			if !ok || slot.Before(begun) {
+				continue
+			}
+			own++
+			require.Less(t, s.begun.Sub(slot), 110*time.Second, "%s waits for two runs at most", s.run)
+		}
+		require.GreaterOrEqual(t, own, 19)
+		w.verify(true)
+	})
+}

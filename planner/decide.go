@@ -11,7 +11,7 @@ import (
 // decide gives an entry a verdict in place of a start. If it turns out to have
 // a record already, that is as good.
 func (t *term) decide(e *entry, to state.RunState, reason string, now time.Time) {
-	t.decideAt(e, to, reason, 0, now)
+	t.decideAt(e, to, reason, "", 0, now)
 }
 
 // skipBarred gives a slot that its job's rules bar from running its verdict, which
@@ -28,20 +28,26 @@ func (t *term) skipBarred(e *entry, relies int64, now time.Time) {
 // entry's version has it: the job may have been changed, which is news that has
 // not come yet, so that the slot may be due no more.
 func (t *term) decideVersion(e *entry, to state.RunState, reason string, now time.Time) {
-	t.decideAt(e, to, reason, e.version.Revision, now)
+	t.decideAt(e, to, reason, "", e.version.Revision, now)
+}
+
+// missDeadline gives an entry the verdict that its start deadline is over; why says
+// what kept it.
+func (t *term) missDeadline(e *entry, why string, now time.Time) {
+	t.decideAt(e, state.StateMissed, state.ReasonDeadline, why, e.version.Revision, now)
 }
 
 // decideGone ends a run whose job is not there, as far as is known here. It may have
 // been made, or made again, which is news that has not come yet.
 func (t *term) decideGone(e *entry, now time.Time) {
-	t.decideAt(e, state.StateCancelled, state.ReasonDeleted, state.NoJob, now)
+	t.decideAt(e, state.StateCancelled, state.ReasonDeleted, "", state.NoJob, now)
 }
 
-func (t *term) decideAt(e *entry, to state.RunState, reason string, relies int64, now time.Time) {
+func (t *term) decideAt(e *entry, to state.RunState, reason, detail string, relies int64, now time.Time) {
 	if e.deciding || e.done {
 		return
 	}
-	e.verdict, e.reason, e.detail, e.relies = to, reason, "", relies
+	e.verdict, e.reason, e.detail, e.relies = to, reason, detail, relies
 	t.tryDecide(e, now)
 }
 

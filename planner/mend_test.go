@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/leaderd/leaderd/planner"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
@@ -357,6 +358,25 @@ func TestNoExecutorIsTheReason(t *testing.T) {
 		require.NotZero(t, mark.Late.Runs)
 		require.Equal(t, tick, mark.Late.Worst)
 		require.True(t, mark.Late.Since.Before(time.Now().Add(-5*time.Second)))
+	})
+}
+
+// TestDeadlineNamesItsCause: what kept a run beyond its start deadline is in its record.
+func TestDeadlineNamesItsCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		spec := tickSpec()
+		spec.StartDeadline = durationpb.New(3 * time.Second)
+		put, err := s.store.PutJob(t.Context(), store.PutJob{ID: tick, AllowMissing: true, Now: time.Now(), Spec: spec})
+		require.NoError(t, err)
+		s.job = put.Entry.Job
+		s.catalog.Reset(func(yield func(planner.Stored) bool) { yield(planner.Stored{Job: s.job}) })
+		defer s.lead("a")()
+		time.Sleep(time.Minute)
+		got, err := s.store.GetRun(t.Context(), tick, state.SlotRunID(time.Now().Add(-30*time.Second)))
+		require.NoError(t, err)
+		require.Equal(t, state.ReasonDeadline, got.Record.Reason)
+		require.Equal(t, "no executor attended the leader", got.Record.Detail)
 	})
 }
 

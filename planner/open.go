@@ -101,7 +101,7 @@ func (t *term) checkLate(e *entry, now time.Time) {
 	late := now.Sub(micros(e.start))
 	if e.slot() || e.pending != nil {
 		if late > e.version.Deadline && !e.backfill() {
-			t.decideVersion(e, state.StateMissed, state.ReasonDeadline, now)
+			t.missDeadline(e, t.whyLate(e), now)
 			return
 		}
 		switch {

@@ -131,7 +131,7 @@ func (t *term) tellAgain(e *entry) {
 func (t *term) checkQueued(e *entry, now time.Time) {
 	deadline := micros(e.due).Add(e.version.Deadline)
 	if now.After(deadline) {
-		t.decideVersion(e, state.StateMissed, state.ReasonDeadline, now)
+		t.missDeadline(e, whyQueued(e), now)
 		return
 	}
 	if e == e.job.queue[0] {

@@ -62,7 +62,7 @@ func (s *timelineService) ExplainSlot(ctx context.Context, req *leaderdv1.Explai
 	if in.Mark.Revision != 0 {
 		res.Watermark = timeOf(in.Mark.Instant)
 	}
-	if e := x.Entry; e != nil && e.Run != nil && e.Run.Record != nil && e.Run.Record.Reason == state.ReasonOverlap {
+	if namesBlocker(&x) {
 		blocker, err := s.blocker(ctx, id, at)
 		if err != nil {
 			return nil, s.fail(ctx, req.GetName(), err)
@@ -153,6 +153,17 @@ func explanationOf(x *ledger.Explanation) *leaderdv1.ExplainSlotResponse {
 		res.Events = append(res.Events, &leaderdv1.SlotEvent{Time: timeOf(e.Time), What: e.What})
 	}
 	return res
+}
+
+// namesBlocker tells whether the slot was skipped since another run of its own job was
+// live. The holder of a concurrency key may be of another job; the verdict names it.
+func namesBlocker(x *ledger.Explanation) bool {
+	e := x.Entry
+	if e == nil || e.Run == nil || e.Run.Record == nil {
+		return false
+	}
+	r := e.Run.Record
+	return r.State == state.StateSkipped && r.Reason == state.ReasonOverlap && (x.Spec == nil || x.Spec.ConcurrencyKey == "")
 }
 
 // blockers is how many runs before a slot are looked at for the one that was live.

@@ -73,7 +73,7 @@ func TestExplainWhatHappened(t *testing.T) {
 		"12:11:00.000 verdict failed stored",
 	}, events)
 	require.Equal(t, "It did not start: skipped:overlap, since an earlier run of the job was still live, and its overlap policy is skip."+
-		" Make the work shorter or the schedule wider, set a timeout, or let runs overlap."+
+		" Make the work shorter or the schedule wider, set a timeout, or choose another overlap policy."+
 		" Run 20261130T120500Z was live from 2026-11-30T12:04:59Z to 2026-11-30T12:11:00Z.", s.explain(t, minute(10)).GetSummary())
 	require.Contains(t, s.explain(t, minute(20)).GetSummary(), "missed:outage, since no node led for longer than the horizon, or all were down."+
 		" It shares this verdict with 2 others, from 2026-11-30T12:15:00Z to 2026-11-30T12:25:00Z.")
@@ -82,6 +82,73 @@ func TestExplainWhatHappened(t *testing.T) {
 	require.Contains(t, s.explain(t, minute(30)).GetSummary(), "It is due and has not started.")
 	s.mark(t, minute(35))
 	require.Contains(t, s.explain(t, minute(30)).GetSummary(), "it has no record")
+}
+
+// Where the executor was lost nobody knows how far the work came.
+func TestExplainLost(t *testing.T) {
+	s := serve(t, nil)
+	s.at(noon)
+	once := spec("*/5 * * * *")
+	once.Guarantee = leaderdv1.Guarantee_GUARANTEE_AT_MOST_ONCE
+	s.put(t, billing, once)
+	lost := state.Attempt{
+		Number: 1, Node: "n1", Token: 5, Term: 3, Claimed: minute(5).Add(-time.Second), Ended: minute(5).Add(8 * time.Second),
+		State: state.StateLost, Error: "the executor's registration ended",
+	}
+	s.record(t, minute(5), state.Record{Generation: 1, State: state.StateLost, Attempts: []state.Attempt{lost}, Recorded: minute(6)})
+	s.record(t, minute(10), state.Record{
+		Generation: 1, State: state.StateMissed, Reason: state.ReasonDeadline, Detail: "no executor matches the nodeSelector", Recorded: minute(11),
+	})
+	s.record(t, minute(15), state.Record{Generation: 1, State: state.StateCancelled, Reason: state.ReasonDeleted, Attempts: []state.Attempt{lost}, Recorded: minute(16)})
+	s.at(minute(20))
+	require.Equal(t, "It was claimed by n1 (token 5), planned in term 3; its executor was lost; the work may have run in part or in full: lost."+
+		" Look at what the work did; trigger a run if it is to be done again.", s.explain(t, minute(5)).GetSummary())
+	require.Equal(t, "It did not start: missed:deadline, since it had not started when its start deadline was over; the detail says what kept it"+
+		" (no executor matches the nodeSelector). Do away with what kept it. A longer startDeadline lets it start later.", s.explain(t, minute(10)).GetSummary())
+	require.Contains(t, s.explain(t, minute(15)).GetSummary(), "the work may have run in part or in full: cancelled:deleted.", "it was not tried again")
+}
+
+// A slot that another run kept from starting is told with the policy that its own
+// version had.
+func TestExplainOverlap(t *testing.T) {
+	s := serve(t, nil)
+	summary := func(n int, detail string, change func(*leaderdv1.JobSpec)) string {
+		s.at(minute(n - 1))
+		sp := spec("*/5 * * * *")
+		change(sp)
+		version := s.put(t, billing, sp).GetJob().GetGeneration()
+		s.record(t, minute(n), state.Record{
+			Generation: version, State: state.StateSkipped, Reason: state.ReasonOverlap, Detail: detail, Recorded: minute(n),
+		})
+		s.at(minute(n + 1))
+		return s.explain(t, minute(n)).GetSummary()
+	}
+	require.Contains(t, summary(5, "the queue is full: 3 of at most 3 runs wait", func(sp *leaderdv1.JobSpec) {
+		sp.Overlap, sp.QueueLimit = leaderdv1.Overlap_OVERLAP_QUEUE, 3
+	}), "since an earlier run of the job was still live, and its overlap policy is queue with a queueLimit of 3 (the queue is full: 3 of at most 3 runs wait).")
+	require.Contains(t, summary(10, "2 runs were live", func(sp *leaderdv1.JobSpec) {
+		sp.Overlap, sp.MaxConcurrent = leaderdv1.Overlap_OVERLAP_ALLOW, 2
+	}), "since 2 runs of the job were live, as many as its maxConcurrent, and its overlap policy is allow (2 runs were live).")
+	require.Contains(t, summary(15, "run 20261130T121000Z of default/other was live", func(sp *leaderdv1.JobSpec) {
+		sp.ConcurrencyKey = "db"
+	}), "since another run of its concurrencyKey db was live, and its overlap policy is skip (run 20261130T121000Z of default/other was live).")
+
+	// The run that a newer one had stopped names that one, not one before itself.
+	earlier := state.Attempt{Number: 1, Node: "n1", Claimed: minute(15), Started: minute(15), Ended: minute(25), State: state.StateSucceeded}
+	s.record(t, minute(16), state.Record{Generation: 4, State: state.StateSucceeded, Attempts: []state.Attempt{earlier}, Recorded: minute(25)})
+	s.at(minute(16))
+	sp := spec("*/5 * * * *")
+	sp.Overlap = leaderdv1.Overlap_OVERLAP_CANCEL
+	s.put(t, billing, sp)
+	victim := state.Attempt{Number: 1, Node: "n1", Term: 3, Claimed: minute(20), Started: minute(20), Ended: minute(25), State: state.StateCancelled}
+	s.record(t, minute(20), state.Record{
+		Generation: 4, State: state.StateCancelled, Reason: state.ReasonOverlap, Detail: "run 20261130T122500Z of default/billing was due",
+		Attempts: []state.Attempt{victim}, Recorded: minute(25),
+	})
+	s.at(minute(30))
+	require.Equal(t, "It ran: cancelled:overlap on n1, planned in term 3, started 0s after it was due and took 5m0s."+
+		" It ended so since a newer run was due while this one was live, and the overlap policy of that run's job is cancel"+
+		" (run 20261130T122500Z of default/billing was due).", s.explain(t, minute(20)).GetSummary())
 }
 
 func TestExplainWhatIsNoSlot(t *testing.T) {

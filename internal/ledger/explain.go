@@ -23,6 +23,9 @@ type Explanation struct {
 	Schedules []ScheduleAnswer
 	// Before and After are the nearest slots; zero for none.
 	Before, After time.Time
+	// Spec is that of the version which the entry's record is of; nil where that is
+	// not known.
+	Spec *state.JobSpec
 }
 
 // ScheduleAnswer is what one schedule of a job says.
@@ -53,6 +56,7 @@ func Explain(in *Input, t time.Time) Explanation {
 	// A range has instants between its slots.
 	if len(entries) > 0 && (entries[0].Run == nil || entries[0].Count <= 1 || x.named()) {
 		x.Entry = &entries[0]
+		x.Spec = specOf(in.Spans, x.Entry.Generation)
 		return x
 	}
 	if i < 0 || in.Spans[i].Kind != KindDue {
@@ -70,6 +74,17 @@ func Explain(in *Input, t time.Time) Explanation {
 		break
 	}
 	return x
+}
+
+// specOf is the spec of a version, with its defaults; nil for one that is not known.
+func specOf(spans []Span, generation int64) *state.JobSpec {
+	for i := range spans {
+		if j := &spans[i].Version.Job; generation != 0 && j.Generation == generation {
+			spec := j.Spec.WithDefaults()
+			return &spec
+		}
+	}
+	return nil
 }
 
 // named tells whether the version in force names the instant; it is taken for named

@@ -12,10 +12,12 @@ type Reason struct {
 	Do string
 }
 
-// Reasons are those of all verdicts that are no end of work.
+// Reasons are those of all verdicts that are no end of work, and the verdict lost,
+// which has no reason beside it.
 func Reasons() []Reason {
 	return []Reason{
-		{state.ReasonOverlap, "an earlier run of the job was still live, and its overlap policy is skip", "Make the work shorter or the schedule wider, set a timeout, or let runs overlap."},
+		{state.StateLost.String(), "the executor that had claimed it vanished, the work may have run in part or in full, and the job is at_most_once, so that it does not start again", "Look at what the work did; trigger a run if it is to be done again."},
+		{state.ReasonOverlap, "as many runs were live as the job, or its concurrencyKey, may have, and its overlap policy let no other start or wait; of a run that was cancelled: a newer one was due, and the policy is cancel", "Make the work shorter or the schedule wider, set a timeout, or choose another overlap policy."},
 		{state.ReasonReplaced, "it waited for other runs, and a newer one took its place, as the job's overlap policy has it", "None, unless each is to run: then overlap: queue."},
 		{state.ReasonRequested, "somebody asked for the run's end; the detail says who and why", "None."},
 		{state.ReasonQueued, "the run waits for other runs, as the job's overlap policy has it", "Wait, or cancel what is live."},
@@ -27,7 +29,7 @@ func Reasons() []Reason {
 		{state.ReasonBackfill, "its backfill was cancelled before it started", "Nothing, or make another backfill of what is missing."},
 		{state.ReasonInvalidJob, "the stored job is broken", "Put the job again; job get says what is wrong."},
 		{state.ReasonUnreadable, "the record of the job's last run cannot be read", "Delete the key that job get names, once no run of the job is at work."},
-		{state.ReasonDeadline, "it had not started when its start deadline was over", "Look for what kept it: full executors or a selector. A longer startDeadline lets it start later."},
+		{state.ReasonDeadline, "it had not started when its start deadline was over; the detail says what kept it", "Do away with what kept it. A longer startDeadline lets it start later."},
 		{state.ReasonOutage, "no node led for longer than the horizon, or all were down", "Look at the leader's log for that time. catchUp says whether the latest such slot runs late."},
 		{state.ReasonNoExecutor, "no executor attended the leader", "Start a node with the role executor; look at its log if there is one."},
 		{state.ReasonNoMatchingNode, "no executor has the labels of the job's nodeSelector", "Compare nodeSelector with the labels in cluster status."},

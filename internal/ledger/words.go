@@ -8,7 +8,6 @@ import (
 
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 	"github.com/leaderd/leaderd/state"
-	"github.com/leaderd/leaderd/state/store"
 )
 
 // Event is something that happened to a slot.
@@ -24,7 +23,7 @@ func (x *Explanation) Summary() string {
 	}
 	switch e := x.Entry; e.Answer {
 	case leaderdv1.Slot_ANSWER_VERDICT, leaderdv1.Slot_ANSWER_LIVE:
-		return recorded(e.Run)
+		return x.recorded(e.Run)
 	case leaderdv1.Slot_ANSWER_OPEN:
 		return "It is due and has not started. No verdict is stored yet: the leader plans it, or decides it once its deadline or a newer slot says so."
 	case leaderdv1.Slot_ANSWER_PLANNED:
@@ -84,48 +83,6 @@ func (x *Explanation) excluded() string {
 		parts = append(parts, why)
 	}
 	return strings.Join(parts, "; ")
-}
-
-// recorded is what became of a slot that has a record.
-func recorded(e *store.RunEntry) string {
-	switch {
-	case e.Broken != nil:
-		return "It has a record that cannot be read: " + e.Broken.Error() + "."
-	case e.Pending != nil:
-		return "It waits for its turn."
-	case len(e.Live) > 0:
-		return live(&e.Live[0])
-	}
-	r := e.Record
-	name := r.State.String()
-	if r.Reason != "" {
-		name += ":" + r.Reason
-	}
-	if len(r.Attempts) > 0 && !r.Attempts[len(r.Attempts)-1].Started.IsZero() {
-		first, last := &r.Attempts[0], &r.Attempts[len(r.Attempts)-1]
-		out := fmt.Sprintf("It ran: %s on %s, planned in term %d, started %s after it was due and took %s.", name, last.Node, last.Term,
-			rounded(last.Started.Sub(r.Due)), rounded(last.Ended.Sub(last.Started)))
-		if len(r.Attempts) > 1 {
-			out += fmt.Sprintf(" It took %d attempts; the first, on %s, ended %s.", len(r.Attempts), first.Node, first.State)
-		}
-		return out
-	}
-	out := "It did not start: " + name
-	if why, ok := reasonOf(r.Reason); ok {
-		out += ", since " + why.Means
-	}
-	if r.Detail != "" {
-		out += " (" + r.Detail + ")"
-	}
-	if r.Count > 1 {
-		out += fmt.Sprintf(". It shares this verdict with %d others, from %s to %s", r.Count-1,
-			r.Due.UTC().Format(time.RFC3339), r.Until.UTC().Format(time.RFC3339))
-	}
-	out += "."
-	if why, ok := reasonOf(r.Reason); ok {
-		out += " " + why.Do
-	}
-	return out
 }
 
 func live(l *state.Live) string {

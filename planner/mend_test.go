@@ -357,6 +357,7 @@ func TestNoExecutorIsTheReason(t *testing.T) {
 		require.LessOrEqual(t, s.looks.Load(), int64(3), "a gate that can be read is not looked at for each late run")
 		require.NotZero(t, mark.Late.Runs)
 		require.Equal(t, tick, mark.Late.Worst)
+		require.Equal(t, state.ReasonNoExecutor, mark.Late.Reason)
 		require.True(t, mark.Late.Since.Before(time.Now().Add(-5*time.Second)))
 	})
 }

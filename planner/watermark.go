@@ -3,7 +3,6 @@ package planner
 import (
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/leaderd/leaderd/internal/minheap"
@@ -98,18 +97,18 @@ func (t *term) late(now time.Time) state.Late {
 	if first >= limit && t.asked == 0 {
 		return l
 	}
-	worst := int64(math.MaxInt64)
+	var worst *entry
 	for _, e := range t.open {
 		if e.start > limit || e.version.Paused || e.waiting != nil || e.bar != nil || e.backfill() || e.waits {
 			continue
 		}
 		l.Runs++
-		if e.start < worst {
-			worst, l.Worst = e.start, e.version.ID
+		if worst == nil || e.start < worst.start {
+			worst = e
 		}
 	}
-	if l.Runs > 0 {
-		l.Since = micros(worst)
+	if worst != nil {
+		l.Worst, l.Since, l.Reason = worst.version.ID, micros(worst.start), t.whyUnplaced(worst)
 	}
 	return l
 }

@@ -93,6 +93,9 @@ type Late struct {
 	// Worst is the job of the run that was due first, at Since.
 	Worst JobID
 	Since time.Time
+	// Reason is why that one has not started, one of those of verdicts; empty where
+	// the leader that wrote it did not know of reasons.
+	Reason string
 }
 
 // Closed is the end of the closed part of the timeline: no slot at or before

@@ -163,6 +163,16 @@ func (s *backfillService) slots(ctx context.Context, job *state.Job, b *state.Ba
 			state.MaxBackfillSlots, named[len(named)-1].Format(time.RFC3339))
 		return nil, v
 	case len(named) == 0:
+		past := b.To
+		if now.Before(past) {
+			past = now
+		}
+		if undecided, _ := plan.NamedSlots(slices.MaxFunc([]time.Time{to, b.From}, time.Time.Compare), past, 1); len(undecided) > 0 {
+			v.Add("backfill.fromTime", "the slots from then on, such as %s, are still open: the watermark is at %s, %s behind%s; "+
+				"the cluster may yet run them, so only slots before it can be run again", undecided[0].UTC().Format(time.RFC3339),
+				decided.Format(time.RFC3339), now.Sub(decided).Round(time.Second), holder(mark.Late))
+			return nil, v
+		}
 		v.Add("backfill.fromTime", "the job's schedules name no slot from then up to %s", to.Format(time.RFC3339))
 		return nil, v
 	}
@@ -194,6 +204,18 @@ func (s *backfillService) slots(ctx context.Context, job *state.Job, b *state.Ba
 		slices.Reverse(all)
 	}
 	return all, nil
+}
+
+// holder names the job whose late run holds the watermark, where that is known.
+func holder(l state.Late) string {
+	if l.Runs == 0 {
+		return ""
+	}
+	why := "has not started"
+	if l.Reason != "" {
+		why += ": " + l.Reason
+	}
+	return fmt.Sprintf(", held by %s, whose run due %s %s", l.Worst, l.Since.Format(time.RFC3339), why)
 }
 
 // have reads what there is of slots, which are in order.

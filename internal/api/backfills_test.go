@@ -11,6 +11,7 @@ import (
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
+	"github.com/leaderd/leaderd/state/store"
 )
 
 func window(from, to int) *leaderdv1.Backfill {
@@ -111,6 +112,32 @@ func TestBackfillOverTheAPI(t *testing.T) {
 func (s *served) writeRecord(t *testing.T, run state.RunID, to state.RunState) {
 	t.Helper()
 	s.write(t, "history/default/billing/"+string(run), codec.RecordToProto(&state.Record{State: to, Shards: 1}))
+}
+
+// A window of which the cluster may yet run every slot says that, and who holds them.
+func TestBackfillBeforeTheWatermark(t *testing.T) {
+	s := serve(t, nil)
+	s.at(noon)
+	s.put(t, billing, spec("*/5 * * * *"))
+	s.at(minute(60))
+	leader := state.Term{Key: store.DefaultPrefix + "leader/l", Number: s.writeRaw(t, "leader/l", "l")}
+	require.NoError(t, s.store.PutWatermark(t.Context(), leader, state.Watermark{
+		Instant: minute(42), Written: minute(60),
+		Late: state.Late{Runs: 1, Worst: state.JobID{Namespace: "default", Name: "gpu"}, Since: minute(43), Reason: state.ReasonNoMatchingNode},
+	}))
+	create := func(from, to int) error {
+		_, err := s.backfills.CreateBackfill(t.Context(), &leaderdv1.CreateBackfillRequest{
+			Parent: billing, Backfill: window(from, to), ValidateOnly: true,
+		})
+		return err
+	}
+	for _, from := range []int{41, 45} {
+		err := create(from, 100)
+		requireBadFields(t, err, "backfill.fromTime")
+		require.ErrorContains(t, err, "such as 2026-11-30T12:45:00Z, are still open: the watermark is at 2026-11-30T12:42:00Z, 18m0s behind, "+
+			"held by default/gpu, whose run due 2026-11-30T12:43:00Z has not started: no_matching_node")
+	}
+	require.ErrorContains(t, create(56, 59), "name no slot")
 }
 
 func TestBadBackfills(t *testing.T) {

@@ -63,7 +63,7 @@ func (s *clusterService) GetClusterStatus(
 	if l := mark.Late; l.Runs > 0 && fresh {
 		res.Late = &leaderdv1.LateRuns{
 			Runs: l.Runs, WorstJob: jobName(l.Worst), WorstDueTime: timeOf(l.Since),
-			Worst: durationpb.New(s.cfg.Wall().Sub(l.Since)),
+			Worst: durationpb.New(s.cfg.Wall().Sub(l.Since)), Reason: l.Reason,
 		}
 	}
 	if l := mark.Lateness; l.Starts > 0 && fresh {

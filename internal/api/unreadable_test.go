@@ -58,7 +58,7 @@ func TestUnreadableIsTold(t *testing.T) {
 	leader := state.Term{Key: store.DefaultPrefix + "leader/l", Number: s.writeRaw(t, "leader/l", "l")}
 	mark := state.Watermark{
 		Instant: time.Now(), Written: time.Now(), UnreadableGates: []state.JobID{{Namespace: "default", Name: "billing"}},
-		Late: state.Late{Runs: 3, Worst: state.JobID{Namespace: "default", Name: "billing"}, Since: time.Now().Add(-time.Minute)},
+		Late: state.Late{Runs: 3, Worst: state.JobID{Namespace: "default", Name: "billing"}, Since: time.Now().Add(-time.Minute), Reason: state.ReasonNoMatchingNode},
 	}
 	require.NoError(t, s.store.PutWatermark(ctx, leader, mark))
 	job, err := s.jobs.GetJob(ctx, &leaderdv1.GetJobRequest{Name: billing})
@@ -73,6 +73,7 @@ func TestUnreadableIsTold(t *testing.T) {
 	require.EqualValues(t, 2, status.GetQuarantinedJobs())
 	require.EqualValues(t, 3, status.GetLate().GetRuns())
 	require.Equal(t, billing, status.GetLate().GetWorstJob())
+	require.Equal(t, state.ReasonNoMatchingNode, status.GetLate().GetReason())
 	require.GreaterOrEqual(t, status.GetLate().GetWorst().AsDuration(), time.Minute)
 
 	// A watermark that cannot be read hides nothing else.

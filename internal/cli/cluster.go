@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leaderd/leaderd/internal/ledger"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 )
 
@@ -62,8 +63,8 @@ func printStatus(w io.Writer, s *leaderdv1.GetClusterStatusResponse) error {
 			protoSpan(l.GetP50()), protoSpan(l.GetP99()), protoSpan(l.GetMax()), l.GetStarts()))
 	}
 	if l := s.GetLate(); l != nil {
-		t.row("late now:", fmt.Sprintf("%d runs, the worst %s, due %s (%s ago)",
-			l.GetRuns(), shortJob(l.GetWorstJob()), instant(l.GetWorstDueTime()), protoSpan(l.GetWorst())))
+		t.row("late now:", fmt.Sprintf("%d runs, the worst %s, due %s (%s ago)%s",
+			l.GetRuns(), shortJob(l.GetWorstJob()), instant(l.GetWorstDueTime()), protoSpan(l.GetWorst()), lateReason(l)))
 	}
 	for _, n := range s.GetNodes() {
 		if n.GetClockAhead() != nil {
@@ -88,6 +89,19 @@ func printStatus(w io.Writer, s *leaderdv1.GetClusterStatusResponse) error {
 			instant(n.GetStartTime()), labels(n.GetLabels()))
 	}
 	return nodes.flush()
+}
+
+// lateReason is why the worst has not started, where the leader says so.
+func lateReason(l *leaderdv1.LateRuns) string {
+	if l.GetReason() == "" {
+		return ""
+	}
+	for _, r := range ledger.Reasons() {
+		if r.Name == l.GetReason() {
+			return ": " + r.Name + ", " + r.Means
+		}
+	}
+	return ": " + l.GetReason() // a newer leader's
 }
 
 // ahead tells how far a clock is ahead or behind.

@@ -45,8 +45,11 @@ record, and that no run broke an invariant: that nothing started twice, early,
 after its job's pause, edit or deletion, or beside another run of a job that
 forbids it. It only reads, page by page, and asks for one page at a time.
 
+Slots behind the watermark have their verdicts, later ones may be open. Without --to the
+window ends now, and a note says how far the watermark is behind, and which job holds it.
+
 Exit status: 0 if nothing is broken, 1 if something is, 2 if that could not be
-checked.`,
+checked, such as a window whose --to is after the watermark.`,
 		Args: noArgs,
 	}
 	run := o.with(func(ctx context.Context, a *api, _ []string) error {
@@ -79,6 +82,9 @@ checked.`,
 			return uncheckedError{err}
 		case v.unjudged > 0:
 			return uncheckedError{fmt.Errorf("%d jobs could not be judged; see above", v.unjudged)}
+		case v.asked && v.to.After(v.decided):
+			return uncheckedError{fmt.Errorf("--to: slots after %s could not be checked, since they are not decided yet: the watermark is %s behind the cluster's clock%s",
+				v.decided.Format(time.RFC3339), span(v.now.Sub(v.decided)), v.heldBy)}
 		}
 		return nil
 	}
@@ -90,7 +96,7 @@ checked.`,
 	complete(c, "job", o.completeJob(&ns, 0))
 	flags.DurationVar(&v.since, "since", time.Hour, "how far back from --to the window begins")
 	flags.StringVar(&from, "from", "", "begin of the window, such as 2026-11-30T06:00:00Z")
-	flags.StringVar(&to, "to", "", "end of the window; default is now")
+	flags.StringVar(&to, "to", "", "end of the window, if later than the watermark the exit status is 2; default is now")
 	c.MarkFlagsMutuallyExclusive("since", "from")
 	v.format.bind(c)
 	return c
@@ -127,6 +133,11 @@ type verifier struct {
 	unchecked         []history.Unchecked
 	notes             []string
 	unjudged          int
+	// heldBy names the job that holds the watermark, and why, for the end of a
+	// sentence; empty where the leader knows of none.
+	heldBy string
+	// asked is set where the window's end was.
+	asked bool
 }
 
 func (v *verifier) broken() bool { return len(v.findings) > 0 }
@@ -146,8 +157,13 @@ func (v *verifier) window(ctx context.Context, a *api, from, to string) error {
 	v.decided = status.GetWatermark().AsTime()
 	v.now = v.decided.Add(status.GetWatermarkLag().AsDuration())
 	v.total = status.GetJobs()
+	if l := status.GetLate(); l != nil {
+		v.heldBy = fmt.Sprintf("; %s holds it, whose run due %s has not started%s",
+			shortJob(l.GetWorstJob()), instant(l.GetWorstDueTime()), lateReason(l))
+	}
 	v.to = v.now
 	if to != "" {
+		v.asked = true
 		if v.to, err = parseInstant("--to", to); err != nil {
 			return err
 		}
@@ -165,7 +181,8 @@ func (v *verifier) window(ctx context.Context, a *api, from, to string) error {
 		return usagef("the window begins at %s, which is yet to come", v.from.Format(time.RFC3339))
 	}
 	if lag := v.now.Sub(v.decided); lag > slowWatermark && v.to.After(v.decided) {
-		v.note("slots after %s are not decided yet: the watermark is %s behind the cluster's clock", v.decided.Format(time.RFC3339), span(lag))
+		v.note("slots after %s are not decided yet: the watermark is %s behind the cluster's clock%s",
+			v.decided.Format(time.RFC3339), span(lag), v.heldBy)
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ import (
 
 // past is a cluster's API with a past, in pages of two.
 type past struct {
+	late *leaderdv1.LateRuns
 	leaderdv1.UnimplementedJobServiceServer
 	leaderdv1.UnimplementedRunServiceServer
 	leaderdv1.UnimplementedClusterServiceServer
@@ -79,7 +80,7 @@ func (p *past) ListRuns(_ context.Context, r *leaderdv1.ListRunsRequest) (*leade
 }
 
 func (p *past) GetClusterStatus(context.Context, *leaderdv1.GetClusterStatusRequest) (*leaderdv1.GetClusterStatusResponse, error) {
-	return &leaderdv1.GetClusterStatusResponse{Watermark: p.mark, WatermarkLag: durationpb.New(p.lag), Jobs: 2, Term: 7}, nil
+	return &leaderdv1.GetClusterStatusResponse{Watermark: p.mark, WatermarkLag: durationpb.New(p.lag), Jobs: 2, Term: 7, Late: p.late}, nil
 }
 
 const reportJob = "namespaces/default/jobs/report"
@@ -303,6 +304,25 @@ func TestVerifySaysWhatItCannotJudge(t *testing.T) {
 	p.mark = timestamppb.New(minute(10))
 	_, out, _ = cmdline(t, p.serve(t), "", "verify", "--since", "70m")
 	require.Contains(t, out, "slots after 2026-11-30T02:10:00Z are not decided yet: the watermark is 1h0m0s behind the cluster's clock")
+}
+
+// Slots after the watermark may be open: a note says who holds it, and a window that
+// was to end there is not checked.
+func TestVerifyBeyondTheWatermark(t *testing.T) {
+	p := goodPast()
+	p.lag = 5 * time.Minute
+	p.late = &leaderdv1.LateRuns{Runs: 1, WorstJob: "namespaces/default/jobs/gpu", WorstDueTime: timestamppb.New(minute(11)), Reason: "no_matching_node"}
+	const held = "5m0s behind the cluster's clock; default/gpu holds it, whose run due "
+	addr := p.serve(t)
+	out := succeed(t, addr, "", "verify")
+	require.Contains(t, out, held)
+	require.Contains(t, out, "has not started: no_matching_node, no executor has the labels of the job's nodeSelector")
+
+	require.Contains(t, succeed(t, addr, "", "verify", "--to", minute(10).Format(time.RFC3339)), "none")
+	code, _, stderr := cmdline(t, addr, "", "verify", "--to", minute(12).Format(time.RFC3339))
+	require.Equal(t, exitUnchecked, code)
+	require.Contains(t, stderr, "--to: slots after ")
+	require.Contains(t, stderr, held)
 }
 
 func TestVerifyCannotCheck(t *testing.T) {

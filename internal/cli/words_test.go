@@ -134,9 +134,10 @@ func TestClusterStatusShowsWhatIsLate(t *testing.T) {
 	f, addr := startFake(t)
 	f.late = &leaderdv1.LateRuns{
 		Runs: 3, WorstJob: "namespaces/ops/jobs/z", WorstDueTime: timestamppb.New(slot), Worst: durationpb.New(42 * time.Second),
+		Reason: "no_capacity",
 	}
 	require.Contains(t, succeed(t, addr, "", "cluster", "status"),
-		"late now:       3 runs, the worst ops/z, due 2026-11-30T02:00:00Z (42s ago)\n")
+		"late now:       3 runs, the worst ops/z, due 2026-11-30T02:00:00Z (42s ago): no_capacity, the executors that may run it were full\n")
 }
 
 func TestClusterStatusShowsClocksThatAreOff(t *testing.T) {

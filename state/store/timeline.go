@@ -48,6 +48,8 @@ func (s *Store) GetWatermark(ctx context.Context) (state.Watermark, error) {
 			Runs:  p.GetLate().GetRuns(),
 			Worst: state.JobID{Namespace: p.GetLate().GetNamespace(), Name: p.GetLate().GetJob()},
 			Since: codec.Time(p.GetLate().GetDue()),
+
+			Reason: p.GetLate().GetReason(),
 		},
 		UnreadableGates: gatesFromProto(p.GetUnreadableGates()),
 		Clocks:          clocksFromProto(p.GetClocks()),
@@ -128,6 +130,7 @@ func (s *Store) PutWatermark(ctx context.Context, term state.Term, w state.Water
 	if w.Late.Runs > 0 {
 		p.Late = &statev1.Late{
 			Runs: w.Late.Runs, Namespace: w.Late.Worst.Namespace, Job: w.Late.Worst.Name, Due: codec.Micros(w.Late.Since),
+			Reason: w.Late.Reason,
 		}
 	}
 	if err := s.putWatermark(ctx, term, p); err != nil {

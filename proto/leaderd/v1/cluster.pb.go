@@ -315,7 +315,11 @@ type LateRuns struct {
 	// When that was due.
 	WorstDueTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=worst_due_time,json=worstDueTime,proto3" json:"worst_due_time,omitempty"`
 	// How long ago, by the answering node's clock.
-	Worst         *durationpb.Duration `protobuf:"bytes,4,opt,name=worst,proto3" json:"worst,omitempty"`
+	Worst *durationpb.Duration `protobuf:"bytes,4,opt,name=worst,proto3" json:"worst,omitempty"`
+	// Why it has not started, in the words of verdicts: no_matching_node,
+	// no_capacity, no_executor, refused, unclaimed. Empty where the leader is of an
+	// older version.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -376,6 +380,13 @@ func (x *LateRuns) GetWorst() *durationpb.Duration {
 		return x.Worst
 	}
 	return nil
+}
+
+func (x *LateRuns) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // Lateness is how long after their slots runs started.
@@ -599,12 +610,13 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"\blateness\x18\t \x01(\v2\x14.leaderd.v1.LatenessR\blateness\x12(\n" +
 	"\x04late\x18\n" +
 	" \x01(\v2\x14.leaderd.v1.LateRunsR\x04late\x12\x1b\n" +
-	"\tzone_data\x18\x1e \x01(\tR\bzoneData\"\xae\x01\n" +
+	"\tzone_data\x18\x1e \x01(\tR\bzoneData\"\xc6\x01\n" +
 	"\bLateRuns\x12\x12\n" +
 	"\x04runs\x18\x01 \x01(\x03R\x04runs\x12\x1b\n" +
 	"\tworst_job\x18\x02 \x01(\tR\bworstJob\x12@\n" +
 	"\x0eworst_due_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\fworstDueTime\x12/\n" +
-	"\x05worst\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05worst\"\xa9\x01\n" +
+	"\x05worst\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05worst\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xa9\x01\n" +
 	"\bLateness\x12\x16\n" +
 	"\x06starts\x18\x01 \x01(\x03R\x06starts\x12+\n" +
 	"\x03p50\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03p50\x12+\n" +

@@ -1395,7 +1395,9 @@ type Late struct {
 	// Its job.
 	Job string `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
 	// When it was due.
-	Due           int64 `protobuf:"varint,4,opt,name=due,proto3" json:"due,omitempty"`
+	Due int64 `protobuf:"varint,4,opt,name=due,proto3" json:"due,omitempty"`
+	// Why it has not started, in the words of verdicts: no_matching_node.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1456,6 +1458,13 @@ func (x *Late) GetDue() int64 {
 		return x.Due
 	}
 	return 0
+}
+
+func (x *Late) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // UnreadableGate is a job whose gate has a record that cannot be read.
@@ -1980,12 +1989,13 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06clocks\x18\v \x03(\v2\x1b.leaderd.state.v1.ClockSkewR\x06clocks\"5\n" +
 	"\tClockSkew\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
-	"\x05ahead\x18\x02 \x01(\x03R\x05ahead\"\\\n" +
+	"\x05ahead\x18\x02 \x01(\x03R\x05ahead\"t\n" +
 	"\x04Late\x12\x12\n" +
 	"\x04runs\x18\x01 \x01(\x03R\x04runs\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x03 \x01(\tR\x03job\x12\x10\n" +
-	"\x03due\x18\x04 \x01(\x03R\x03due\"@\n" +
+	"\x03due\x18\x04 \x01(\x03R\x03due\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"@\n" +
 	"\x0eUnreadableGate\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\"J\n" +

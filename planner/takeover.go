@@ -41,7 +41,7 @@ func (t *term) begin(ctx context.Context) (mark state.Watermark, gone []state.Jo
 			mark = state.Watermark{Instant: closed.Mark, Written: closed.Mark, Revision: closed.Revision}
 		}
 		t.unreadable("timeline/watermark", markErr, "an older watermark is taken in its place, and slots since are worked up as an outage",
-			"watermark", mark.Instant)
+			"watermark", markText(mark))
 	}
 	t.closing = t.closed.Instant
 	gone, err = t.store.ListDeleted(ctx)

@@ -215,6 +215,14 @@ func (t *term) fresh(ctx context.Context) (known int64, err error) {
 	return known, t.sources.Fresh(ctx, known)
 }
 
+// markText is a watermark for the log: none before the first leader's first one.
+func markText(mark state.Watermark) string {
+	if mark.Instant.IsZero() {
+		return "none"
+	}
+	return mark.Instant.Format(time.RFC3339Nano)
+}
+
 // loop is the one goroutine that owns the term.
 func (t *term) loop(
 	ctx context.Context, jobs []*Job, gone []state.JobVersion, changes *Changes, mark state.Watermark, begun time.Time,
@@ -225,7 +233,7 @@ func (t *term) loop(
 	t.takeOver(jobs, gone, mark, now)
 	t.setTrouble(nil)
 	t.metrics.takeover.Set(time.Since(begun).Seconds())
-	t.cfg.Logger.Info("planning", "term", t.leadership.Number, "jobs", len(jobs), "watermark", mark.Instant,
+	t.cfg.Logger.Info("planning", "term", t.leadership.Number, "jobs", len(jobs), "watermark", markText(mark),
 		"took", time.Since(begun))
 
 	ticker := time.NewTicker(tick)

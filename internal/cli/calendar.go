@@ -102,7 +102,10 @@ func readCalendars(paths []string, stdin io.Reader, ns *namespace) ([]*leaderdv1
 		var content []byte
 		var err error
 		if path == "-" {
-			content, err = io.ReadAll(stdin)
+			path = "standard input"
+			if content, err = io.ReadAll(stdin); err != nil {
+				err = fmt.Errorf("read standard input: %w", err)
+			}
 		} else if content, err = os.ReadFile(path); err != nil {
 			err = fileProblem(err)
 		}

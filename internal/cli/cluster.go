@@ -49,6 +49,8 @@ func printStatus(w io.Writer, s *leaderdv1.GetClusterStatusResponse) error {
 	leader := s.GetLeader()
 	if leader == "" {
 		leader = "none"
+	} else if !slices.ContainsFunc(s.GetNodes(), (*leaderdv1.Node).GetLeader) {
+		leader += " (last known; it is not registered any more)"
 	}
 	t.row("leader:", leader)
 	t.row("term:", strconv.FormatInt(s.GetTerm(), 10))

@@ -82,7 +82,7 @@ func jobList(d Deps, o *dialer) *cobra.Command {
 func jobRow(j *leaderdv1.Job) []string {
 	return []string{
 		shortJob(j.GetName()), schedules(j.GetSpec()), j.GetSpec().GetTimeZone(),
-		target(j.GetSpec()), jobState(j), instant(j.GetNextSlot()),
+		target(j.GetSpec()), listedState(j), instant(j.GetNextSlot()),
 	}
 }
 
@@ -118,6 +118,15 @@ func jobState(j *leaderdv1.Job) string {
 		return "paused"
 	}
 	return "active"
+}
+
+// listedState is the state with what a list has no row of its own for.
+func listedState(j *leaderdv1.Job) string {
+	text := jobState(j)
+	if text == "paused" && j.GetPausedUntil() != nil {
+		text += " until " + instant(j.GetPausedUntil())
+	}
+	return text
 }
 
 func jobGet(d Deps, o *dialer) *cobra.Command {

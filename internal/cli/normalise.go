@@ -60,7 +60,7 @@ func (n *normaliser) message(md protoreflect.MessageDescriptor, value any, path 
 		}
 		at := join(path, key)
 		if fd == nil {
-			n.fail(at, "no such field%s", suggest.Nearest(key, names(fields)))
+			n.fail(at, "no such field%s", meant(key, names(fields)))
 			continue
 		}
 		if _, twice := out[fd.JSONName()]; twice {
@@ -173,7 +173,7 @@ func (n *normaliser) single(fd protoreflect.FieldDescriptor, value any, path str
 			ok = err == nil
 		}
 		if !ok {
-			return n.fail(path, "must be base64")
+			return n.fail(path, "must be base64; text as it is goes into bodyText")
 		}
 		return s
 	case protoreflect.BoolKind:
@@ -238,6 +238,36 @@ func (n *normaliser) enum(ed protoreflect.EnumDescriptor, value any, path string
 		}
 	}
 	return n.fail(path, "must be one of %s, not %s", strings.Join(allowed, ", "), describe(value))
+}
+
+// elsewhere has the words that other schedulers have for fields of a job's spec.
+var elsewhere = map[string]string{
+	"concurrencypolicy":       "overlap",
+	"startingdeadlineseconds": "startDeadline",
+	"activedeadlineseconds":   "timeout",
+	"timezone":                "timeZone",
+	"tz":                      "timeZone",
+	"schedule":                "schedules",
+	"cron":                    "schedules",
+	"suspend":                 "",
+	"paused":                  "",
+	"retries":                 "",
+	"backofflimit":            "",
+}
+
+// meant is what somebody may have meant by a field that there is not.
+func meant(key string, fields []string) string {
+	word := strings.ToLower(strings.ReplaceAll(key, "_", ""))
+	field, known := elsewhere[word]
+	switch {
+	case !known || !slices.Contains(fields, "schedules"): // no spec of a job
+		return suggest.Nearest(key, fields)
+	case field != "":
+		return fmt.Sprintf(", did you mean %s?", field)
+	case word == "suspend" || word == "paused":
+		return ": a job is paused with \"leaderd job pause\""
+	}
+	return ": retries are not there yet"
 }
 
 func names(fields protoreflect.FieldDescriptors) []string {

@@ -153,7 +153,7 @@ func printMoved(d Deps, f format, all []moved, version string) error {
 		return printPlain(d.Stdout, f, slices.Concat([]moved{}, all))
 	}
 	if version == "" {
-		version = "of unknown release"
+		version = "data of unknown release"
 	}
 	fmt.Fprintf(d.Stdout, "zone data: %s, compared with %s\n", schedule.ZoneData(), version)
 	if len(all) == 0 {

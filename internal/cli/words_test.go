@@ -219,3 +219,47 @@ spec:
 		require.Contains(t, stderr, want)
 	}
 }
+
+func TestClusterStatusOfALeaderThatIsGone(t *testing.T) {
+	var out strings.Builder
+	require.NoError(t, printStatus(&out, &leaderdv1.GetClusterStatusResponse{Leader: "n1", Nodes: []*leaderdv1.Node{{Name: "n2"}}}))
+	require.Regexp(t, `(?m)^leader: +n1 \(last known; it is not registered any more\)$`, out.String())
+}
+
+// The words of other schedulers lead to ours.
+func TestWordsOfOtherSchedulers(t *testing.T) {
+	for field, want := range map[string]string{
+		"concurrencyPolicy: Forbid":   "spec.concurrencyPolicy: no such field, did you mean overlap?",
+		"startingDeadlineSeconds: 10": "spec.startingDeadlineSeconds: no such field, did you mean startDeadline?",
+		"timezone: UTC":               "spec.timezone: no such field, did you mean timeZone?",
+		"cron: '@daily'":              "spec.cron: no such field, did you mean schedules?",
+		"suspend: true":               `spec.suspend: no such field: a job is paused with "leaderd job pause"`,
+		"retries: 3":                  "spec.retries: no such field: retries are not there yet",
+		"overlpa: skip":               "spec.overlpa: no such field, did you mean overlap?",
+		"http: {url: x, body: 'a b'}": "spec.http.body: must be base64; text as it is goes into bodyText",
+	} {
+		_, err := parse(t, "name: a\nspec:\n  noop: {}\n  " + field + "\n")
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestCalendarOfStandardInput(t *testing.T) {
+	code, _, stderr := cmdline(t, "127.0.0.1:1", "name: a\nspec: {entrees: []}\n", "calendar", "apply", "-f", "-")
+	require.NotZero(t, code)
+	require.Contains(t, stderr, "standard input: document 1: ")
+}
+
+func TestListTellsTheEndOfAPause(t *testing.T) {
+	j := &leaderdv1.Job{Paused: true}
+	require.Equal(t, "paused", listedState(j))
+	j.PausedUntil = timestamppb.New(slot)
+	require.Equal(t, "paused until 2026-11-30T02:00:00Z", listedState(j))
+}
+
+func TestZoneErrorsOfCalendarsNameNoSchedule(t *testing.T) {
+	_, err := parseICS([]byte("BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nDTSTART;TZID=Mars/Base:20261130T020000\r\nDTEND;TZID=Mars/Base:20261130T030000\r\n"+
+		"END:VEVENT\r\nEND:VCALENDAR\r\n"), "")
+	require.ErrorContains(t, err, "zone")
+	require.ErrorContains(t, err, "Mars/Base")
+	require.NotContains(t, err.Error(), "schedule")
+}

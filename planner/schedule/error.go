@@ -31,7 +31,9 @@ type ParseError struct {
 // Error returns all parts in one line.
 func (e *ParseError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "schedule %q: ", e.Spec)
+	if e.Spec != "" || e.Field != "zone" { // a zone may be looked up alone
+		fmt.Fprintf(&b, "schedule %q: ", e.Spec)
+	}
 	if e.Field != "" {
 		b.WriteString(e.Field)
 		if e.Text != "" {

@@ -51,6 +51,7 @@ func TestRefused(t *testing.T) {
 		{"0 0 * * 15W", "day of week", ""},
 		{"0 0 * * W", "day of week", "15W is the working day nearest"},
 		{"0 0 W * *", "day of month", "15W is the working day nearest"},
+		{"0 0 LW-1 * *", "day of month", "LW is the last working day and takes no offset; L-1 is the day before the last, working or not"},
 		{"0 0 WL * *", "day of month", "write LW"},
 		{"0 0 0W * *", "day of month", "0 is out of range"},
 		{"0 0 32w * *", "day of month", "32 is out of range"},

@@ -130,6 +130,8 @@ func (f *field) relativeDom(text, up string) (element, error) {
 		return element{}, fault(f.name, text, "W needs a day of month before it", "15W is the working day nearest to the 15th, LW the last of the month")
 	case up == "WL":
 		return element{}, fault(f.name, text, "the last working day is written LW", "write LW")
+	case strings.HasPrefix(up, "LW-"):
+		return element{}, fault(f.name, text, "LW is the last working day and takes no offset", "L-1 is the day before the last, working or not")
 	case isLast && isWork:
 		return element{}, unsupported(f.name, text, "L-nW (a working day counted from the end)")
 	case strings.Contains(up, "/"):

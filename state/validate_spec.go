@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -126,8 +127,8 @@ func (s *JobSpec) checkOverlap(v *Violations) {
 	case n == 0:
 	case n > MaxConcurrencyKey:
 		v.Add(field, "has %d bytes; at most %d are allowed", n, MaxConcurrencyKey)
-	case strings.ContainsFunc(s.ConcurrencyKey, isControl):
-		v.Add(field, "contains a control character")
+	case strings.ContainsFunc(s.ConcurrencyKey, unicode.IsControl):
+		v.Add(field, "contains a control character, such as a tab or a newline")
 	case !utf8.ValidString(s.ConcurrencyKey):
 		v.Add(field, "is no UTF-8 text")
 	case s.Limit() == 0:

@@ -75,6 +75,8 @@ func TestValidateNamesEachBadField(t *testing.T) {
 		{"spec.schedules", "17 entries", noop(state.JobSpec{Schedules: many(17, "* * * * *")})},
 		{"spec.schedules[1]", "it is bad", noop(state.JobSpec{Schedules: []string{"ok", "bad"}})},
 		{"spec.schedules[0]", "513 bytes", noop(state.JobSpec{Schedules: []string{long(513)}})},
+		{"spec.concurrencyKey", "control character", noop(state.JobSpec{MaxConcurrent: 1, ConcurrencyKey: "a\n"})},
+		{"spec.concurrencyKey", "control character", noop(state.JobSpec{MaxConcurrent: 1, ConcurrencyKey: "a\tb"})},
 		{"spec.timeZone", `no such zone "Venus"`, noop(state.JobSpec{TimeZone: "Venus", Schedules: []string{"ok"}})},
 		{"spec.startDeadline", "outside 1s–8784h", noop(state.JobSpec{StartDeadline: time.Millisecond})},
 		{"spec.startDeadline", "outside 1s–8784h", noop(state.JobSpec{StartDeadline: 8784*time.Hour + 1})},

@@ -83,7 +83,7 @@ func checkWindow(v *state.Violations, from, to time.Time) {
 	case !from.Before(to):
 		v.Add("endTime", "%s is not after the start %s", to.Format(time.RFC3339), from.Format(time.RFC3339))
 	case to.Sub(from) > state.MaxSlotWindow:
-		v.Add("endTime", "is %s after the start; at most %s are allowed", to.Sub(from), state.MaxSlotWindow)
+		v.Add("endTime", "is more than %s after the start", state.MaxSlotWindow)
 	}
 }
 
@@ -96,10 +96,17 @@ func requiredTime(v *state.Violations, field string, t *timestamppb.Timestamp) t
 	return checkedTime(v, field, t)
 }
 
+// minYear and maxYear are those that can be asked about.
+const minYear, maxYear = 1900, 9998
+
 func checkedTime(v *state.Violations, field string, t *timestamppb.Timestamp) time.Time {
 	at := t.AsTime()
-	if t.CheckValid() != nil || at.Year() < 1 || at.Year() > 9998 {
+	if t.CheckValid() != nil {
 		v.Add(field, "is no time: %d s and %d ns", t.GetSeconds(), t.GetNanos())
+		return time.Time{}
+	}
+	if at.Year() < minYear || at.Year() > maxYear {
+		v.Add(field, "%s is outside of the years %d–%d", at.Format(time.RFC3339), minYear, maxYear)
 		return time.Time{}
 	}
 	if whole := at.Truncate(time.Second); !whole.Equal(at) {

@@ -154,6 +154,11 @@ func TestLedgerRefuses(t *testing.T) {
 	})
 	requireBadFields(t, err, "parent", "endTime", "pageToken")
 	_, err = s.timeline.ListSlots(t.Context(), &leaderdv1.ListSlotsRequest{
+		Parent: billing, StartTime: timestamppb.New(time.Time{}), EndTime: timestamppb.New(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)),
+	})
+	requireBadFields(t, err, "startTime", "endTime")
+	require.ErrorContains(t, err, "0001-01-01T00:00:00Z is outside of the years 1900–9998")
+	_, err = s.timeline.ListSlots(t.Context(), &leaderdv1.ListSlotsRequest{
 		Parent: billing, StartTime: timestamppb.New(noon), EndTime: timestamppb.New(minute(1)),
 	})
 	requireFailure(t, err, codes.NotFound, leaderdv1.ErrorReason_ERROR_REASON_JOB_NOT_FOUND)

@@ -34,12 +34,19 @@ func (l *icsLine) param(name string) string {
 	return ""
 }
 
+// maxICS bounds an iCalendar file; what is made of it is far smaller.
+const maxICS = 4 << 20
+
 // icsLines unfolds the content.
 func icsLines(content []byte) ([]icsLine, error) {
+	if len(content) > maxICS {
+		return nil, fmt.Errorf("has more than %d bytes; export fewer years, or fewer events", maxICS)
+	}
 	var out []icsLine
-	var text string
+	var unfolded []byte
 	var first int
 	flush := func() error {
+		text := string(unfolded)
 		if strings.TrimSpace(text) == "" {
 			return nil
 		}
@@ -59,13 +66,13 @@ func icsLines(content []byte) ([]icsLine, error) {
 	}
 	for i, line := range strings.Split(strings.ReplaceAll(string(content), "\r\n", "\n"), "\n") {
 		if i > 0 && line != "" && (line[0] == ' ' || line[0] == '\t') {
-			text += line[1:]
+			unfolded = append(unfolded, line[1:]...)
 			continue
 		}
 		if err := flush(); err != nil {
 			return nil, err
 		}
-		text, first = strings.TrimPrefix(line, "\uFEFF"), i+1
+		unfolded, first = append(unfolded[:0], strings.TrimPrefix(line, "\uFEFF")...), i+1
 	}
 	return out, flush()
 }

@@ -42,6 +42,16 @@ func TestImportCalendar(t *testing.T) {
 	require.NotContains(t, stdout.String(), "Cancelled")
 }
 
+// A folded line of a million parts costs no more than its length.
+func TestLongFoldedLines(t *testing.T) {
+	const parts = 1_000_000
+	lines, err := icsLines([]byte("SUMMARY:" + strings.Repeat("\n a", parts) + "\nEND:VEVENT\n"))
+	require.NoError(t, err)
+	require.Len(t, lines, 2)
+	require.Len(t, lines[0].value, parts)
+	require.Equal(t, parts+2, lines[1].number)
+}
+
 func TestImportRefuses(t *testing.T) {
 	for want, event := range map[string]string{
 		`line 12: RRULE: "FREQ=YEARLY;UNTIL=20300101" is not supported`: "DTSTART;VALUE=DATE:20261225\nRRULE:FREQ=YEARLY;UNTIL=20300101",
@@ -55,7 +65,9 @@ func TestImportRefuses(t *testing.T) {
 		_, err := parseICS(icsOf(event), "")
 		require.ErrorContains(t, err, want)
 	}
-	_, err := parseICS([]byte("hello"), "")
+	_, err := parseICS([]byte(icsHead+strings.Repeat(" a\n", maxICS/3)), "")
+	require.ErrorContains(t, err, "has more than 4194304 bytes")
+	_, err = parseICS([]byte("hello"), "")
 	require.ErrorContains(t, err, "this is no iCalendar file")
 	_, err = parseICS([]byte(icsHead), "")
 	require.ErrorContains(t, err, "VCALENDAR has no end")

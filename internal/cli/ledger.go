@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ func jobLedger(d Deps, o *dialer) *cobra.Command {
 	var (
 		ns       namespace
 		from, to string
+		limit    int
 		f        format
 	)
 	c := &cobra.Command{
@@ -39,12 +41,16 @@ window ends with what is planned for the next hour unless --to says otherwise.`,
 			if req.StartTime, req.EndTime, err = window(time.Now(), from, to); err != nil {
 				return err
 			}
-			return listSlots(ctx, d, a, req, f)
+			if limit < 0 {
+				return usagef("--limit: %d is negative", limit)
+			}
+			return listSlots(ctx, d, a, req, limit, f)
 		}),
 	}
 	ns.bind(c, o)
 	c.Flags().StringVar(&from, "from", "24h", "first instant: a time, or so long ago")
 	c.Flags().StringVar(&to, "to", "1h", "first instant after the window: a time, or so far ahead")
+	c.Flags().IntVar(&limit, "limit", 10_000, "at most this many lines; 0: all")
 	f.bind(c)
 	return c
 }
@@ -72,14 +78,18 @@ func around(flag, text string, away func(time.Duration) time.Time) (time.Time, e
 	return time.Time{}, usagef("%s: %q is neither a duration such as 90m or 24h, nor a time such as 2026-11-30T02:00:00Z", flag, clip(text))
 }
 
-// listSlots prints slots as their pages come.
-func listSlots(ctx context.Context, d Deps, a *api, req *leaderdv1.ListSlotsRequest, f format) error {
+// errEnough ends a listing at its limit.
+var errEnough = errors.New("enough lines")
+
+// listSlots prints slots as their pages come, at most limit lines of them, 0: all.
+func listSlots(ctx context.Context, d Deps, a *api, req *leaderdv1.ListSlotsRequest, limit int, f format) error {
 	p := &listPrinter[*leaderdv1.Slot]{
 		w: d.Stdout, f: f,
 		table: newTable(d.Stdout, "SLOT", "UNTIL", "SLOTS", "ANSWER", "VERSION", "LATE", "NODE", "WHY"),
 		row:   slotRow,
 	}
 	var held *leaderdv1.Slot // the last of a page, which may go on with the next one
+	lines := 0
 	err := pages(func(token string) (string, error) {
 		req.PageToken = token
 		resp, err := a.timeline.ListSlots(ctx, req)
@@ -90,16 +100,21 @@ func listSlots(ctx context.Context, d Deps, a *api, req *leaderdv1.ListSlotsRequ
 			if i == 0 && goesOn(held, s) {
 				continue
 			}
+			if limit > 0 && lines == limit {
+				fmt.Fprintf(d.Stderr, "stopped after %d lines; go on with --from %s, or raise --limit\n", limit, instant(s.GetSlotTime()))
+				return "", errEnough
+			}
 			if held != nil {
 				if err := p.print(held); err != nil {
 					return "", err
 				}
 			}
 			held = s
+			lines++
 		}
 		return resp.GetNextPageToken(), nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errEnough) {
 		return err
 	}
 	if held != nil {

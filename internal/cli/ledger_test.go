@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,7 +47,11 @@ func TestLedger(t *testing.T) {
 	require.Contains(t, succeed(t, addr, "", "job", "ledger", "billing", "-o", "json"), `"answer": "ANSWER_PAUSED"`)
 	require.Equal(t, 25*time.Hour, f.asked.GetEndTime().AsTime().Sub(f.asked.GetStartTime().AsTime()))
 
-	code, _, stderr := cmdline(t, addr, "", "job", "ledger", "billing", "--from", "yesterday")
+	code, stdout, stderr := cmdline(t, addr, "", "job", "ledger", "billing", "--limit", "2")
+	require.Zero(t, code)
+	require.Equal(t, 3, strings.Count(stdout, "\n"), stdout)
+	require.Equal(t, "stopped after 2 lines; go on with --from 2026-11-30T02:10:00Z, or raise --limit\n", stderr)
+	code, _, stderr = cmdline(t, addr, "", "job", "ledger", "billing", "--from", "yesterday")
 	require.Equal(t, 2, code)
 	require.Equal(t, "error: --from: \"yesterday\" is neither a duration such as 90m or 24h, nor a time such as 2026-11-30T02:00:00Z\n", stderr)
 }

@@ -177,6 +177,8 @@ func (v *verifier) window(ctx context.Context, a *api, from, to string) error {
 	switch {
 	case !v.from.Before(v.to):
 		return usagef("the window ends at %s, before it begins at %s", v.to.Format(time.RFC3339), v.from.Format(time.RFC3339))
+	case v.from.Before(time.Unix(0, 0)):
+		return usagef("the window begins at %s; nothing was due before 1970", v.from.Format(time.RFC3339))
 	case v.from.After(v.now):
 		return usagef("the window begins at %s, which is yet to come", v.from.Format(time.RFC3339))
 	}

@@ -337,6 +337,7 @@ func TestVerifyCannotCheck(t *testing.T) {
 		{"--to: \"soon\" is no instant", []string{"--to", "soon"}},
 		{"before it begins", []string{"--from", "2026-11-30T02:00:00Z", "--to", "2026-11-30T01:00:00Z"}},
 		{"yet to come", []string{"--from", "2036-11-30T02:00:00Z", "--to", "2037-11-30T01:00:00Z"}},
+		{"nothing was due before 1970", []string{"--from", "0001-01-01T00:00:00Z"}},
 		{"exclude each other", []string{"--from", "2026-11-30T02:00:00Z", "--since", "1h"}},
 		{"there is no job default/nope, and there was none", []string{"--job", "nope"}},
 		{"takes no argument", []string{"report"}},

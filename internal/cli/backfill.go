@@ -113,14 +113,11 @@ func (q *backfillWish) request(job string, now time.Time) (*leaderdv1.CreateBack
 
 // pastTime reads an instant, or how long ago it was.
 func pastTime(flag, text string, now time.Time) (*timestamppb.Timestamp, error) {
-	if at, err := time.Parse(time.RFC3339, text); err == nil {
-		return timestamppb.New(at), nil
+	at, err := readTime("--"+flag, text, now, time.Local, ago(now))
+	if err != nil {
+		return nil, err
 	}
-	ago, err := time.ParseDuration(text)
-	if err != nil || ago < 0 {
-		return nil, usagef("--%s: %q is neither a duration such as 90m or 24h, nor a time such as 2026-11-30T02:00:00Z", flag, clip(text))
-	}
-	return timestamppb.New(now.Add(-ago)), nil
+	return timestamppb.New(at), nil
 }
 
 func (q *backfillWish) print(d Deps, job string, resp *leaderdv1.CreateBackfillResponse) error {

@@ -50,7 +50,7 @@ func (o *cronOptions) read(anchor time.Time) (schedule.Options, error) {
 	}
 	if o.anchor != "" {
 		var err error
-		if out.Anchor, err = parseInstant("--anchor", o.anchor); err != nil {
+		if out.Anchor, err = zonedTime("--anchor", o.anchor, o.zone); err != nil {
 			return out, err
 		}
 	}
@@ -117,7 +117,7 @@ instant that several of them name is shown once. Asks no cluster.`,
 			after := time.Now()
 			if from != "" {
 				var err error
-				if after, err = parseInstant("--from", from); err != nil {
+				if after, err = zonedTime("--from", from, o.zone); err != nil {
 					return err
 				}
 			}

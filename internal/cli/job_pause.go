@@ -150,14 +150,14 @@ func pauseEnd(text string, now time.Time) (*timestamppb.Timestamp, error) {
 	if text == "" {
 		return nil, nil //nolint:nilnil // a pause without an end
 	}
-	if at, err := time.Parse(time.RFC3339, text); err == nil {
-		return timestamppb.New(at), nil
+	at, err := readTime("--until", text, now, time.Local, func(d time.Duration) time.Time { return now.Add(d).Round(time.Second) })
+	if err != nil {
+		return nil, err
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
-		return nil, usagef("--until: %q is neither a duration such as 90m or 24h, nor a time such as 2026-12-01T06:00:00Z", clip(text))
+	if d, err := parseSpan(text); err == nil && d <= 0 {
+		return nil, usagef("--until: %q is not positive", clip(text))
 	}
-	return timestamppb.New(now.Add(d).Round(time.Second)), nil
+	return timestamppb.New(at), nil
 }
 
 func jobResume(d Deps, o *dialer) *cobra.Command {

@@ -29,14 +29,14 @@ func TestPauseBySelector(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Equal(t, "error: no job in namespaces/default has the labels team=nobody\n", stderr)
 	for line, args := range map[string][]string{
-		`--selector: "team" is not key=value`:                           {"-l", "team"},
-		`--selector: "team!=x" is not key=value`:                        {"-l", "team!=x"},
-		`--selector: key "a b" contains " "`:                            {"-l", "a b=c"},
-		`--selector: team is to be both "a" and "b"`:                    {"-l", "team=a,team=b"},
-		`leaderd job pause takes jobs by name or by --selector`:         {"-l", "team=a", "x"},
-		`leaderd job pause: --all-namespaces needs --selector`:          {"-A", "x"},
-		`--until: "soon" is neither a duration such as 90m or 24h, nor`: {"x", "--until", "soon"},
-		`--until: "-2h" is neither a duration`:                          {"x", "--until", "-2h"},
+		`--selector: "team" is not key=value`:                               {"-l", "team"},
+		`--selector: "team!=x" is not key=value`:                            {"-l", "team!=x"},
+		`--selector: key "a b" contains " "`:                                {"-l", "a b=c"},
+		`--selector: team is to be both "a" and "b"`:                        {"-l", "team=a,team=b"},
+		`leaderd job pause takes jobs by name or by --selector`:             {"-l", "team=a", "x"},
+		`leaderd job pause: --all-namespaces needs --selector`:              {"-A", "x"},
+		`--until: "soon" is neither a duration such as 90m, 24h or 7d, nor`: {"x", "--until", "soon"},
+		`--until: "-2h" is neither a duration`:                              {"x", "--until", "-2h"},
 	} {
 		code, stdout, stderr := cmdline(t, addr, "", append([]string{"job", "pause"}, args...)...)
 		require.Equal(t, 2, code, line)

@@ -57,25 +57,19 @@ window ends with what is planned for the next hour unless --to says otherwise.`,
 
 // window reads a time or a duration: ago for the start, ahead for the end.
 func window(now time.Time, from, to string) (start, end *timestamppb.Timestamp, err error) {
-	first, err := around("--from", from, func(ago time.Duration) time.Time { return now.Add(-ago) })
+	first, err := around("--from", from, now, ago(now))
 	if err != nil {
 		return nil, nil, err
 	}
-	last, err := around("--to", to, now.Add)
+	last, err := around("--to", to, now, now.Add)
 	if err != nil {
 		return nil, nil, err
 	}
 	return timestamppb.New(first), timestamppb.New(last), nil
 }
 
-func around(flag, text string, away func(time.Duration) time.Time) (time.Time, error) {
-	if at, err := time.Parse(time.RFC3339, text); err == nil {
-		return at, nil
-	}
-	if span, err := time.ParseDuration(text); err == nil && span >= 0 {
-		return away(span), nil
-	}
-	return time.Time{}, usagef("%s: %q is neither a duration such as 90m or 24h, nor a time such as 2026-11-30T02:00:00Z", flag, clip(text))
+func around(flag, text string, now time.Time, away func(time.Duration) time.Time) (time.Time, error) {
+	return readTime(flag, text, now, time.Local, away)
 }
 
 // errEnough ends a listing at its limit.

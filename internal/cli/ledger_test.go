@@ -53,7 +53,7 @@ func TestLedger(t *testing.T) {
 	require.Equal(t, "stopped after 2 lines; go on with --from 2026-11-30T02:10:00Z, or raise --limit\n", stderr)
 	code, _, stderr = cmdline(t, addr, "", "job", "ledger", "billing", "--from", "yesterday")
 	require.Equal(t, 2, code)
-	require.Equal(t, "error: --from: \"yesterday\" is neither a duration such as 90m or 24h, nor a time such as 2026-11-30T02:00:00Z\n", stderr)
+	require.Equal(t, "error: --from: \"yesterday\" is neither a duration such as 90m, 24h or 7d, nor a time such as 2026-11-30T02:00:00Z, 2026-11-30T02:00, 2026-11-30 or 18:00\n", stderr)
 }
 
 func (f *fake) ExplainSlot(_ context.Context, r *leaderdv1.ExplainSlotRequest) (*leaderdv1.ExplainSlotResponse, error) {

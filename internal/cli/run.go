@@ -94,13 +94,9 @@ func (q *runSelection) request(now time.Time) (*leaderdv1.ListRunsRequest, error
 		req.States = append(req.States, leaderdv1.Run_State(value))
 	}
 	if q.since != "" {
-		since, err := time.Parse(time.RFC3339, q.since)
+		since, err := readTime("--since", q.since, now, time.Local, ago(now))
 		if err != nil {
-			ago, err := time.ParseDuration(q.since)
-			if err != nil || ago < 0 {
-				return nil, usagef("--since: %q is neither a duration such as 90m or 24h, nor a time such as 2026-11-30T02:00:00Z", clip(q.since))
-			}
-			since = now.Add(-ago)
+			return nil, err
 		}
 		req.SinceTime = timestamppb.New(since)
 	}

@@ -43,11 +43,11 @@ Asks no cluster.`,
 		Example: `  leaderd cron tzdiff '30 2 * * *' --zone America/Asuncion
   leaderd cron tzdiff -f jobs/ --data /usr/local/go/lib/time/zoneinfo.zip`,
 		RunE: func(_ *cobra.Command, specs []string) error {
-			begin, err := instantOr("--from", from, time.Now())
+			begin, err := instantOr("--from", from, zone, time.Now())
 			if err != nil {
 				return err
 			}
-			end, err := instantOr("--until", until, begin.AddDate(1, 0, 0))
+			end, err := instantOr("--until", until, zone, begin.AddDate(1, 0, 0))
 			if err != nil {
 				return err
 			}
@@ -96,11 +96,11 @@ Asks no cluster.`,
 	return c
 }
 
-func instantOr(flag, text string, otherwise time.Time) (time.Time, error) {
+func instantOr(flag, text, zone string, otherwise time.Time) (time.Time, error) {
 	if text == "" {
 		return otherwise, nil
 	}
-	return parseInstant(flag, text)
+	return zonedTime(flag, text, zone)
 }
 
 // zoneDiff pairs the slots of a schedule that are by one data alone, in order.

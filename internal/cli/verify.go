@@ -94,7 +94,8 @@ checked, such as a window whose --to is after the watermark.`,
 	flags.Lookup("namespace").Usage = "namespace to verify, and of short names; without it and --job all are verified"
 	flags.StringArrayVar(&jobs, "job", nil, "verify this job alone, also a deleted one; may be repeated")
 	complete(c, "job", o.completeJob(&ns, 0))
-	flags.DurationVar(&v.since, "since", time.Hour, "how far back from --to the window begins")
+	v.since = time.Hour
+	flags.Var((*spanValue)(&v.since), "since", "how far back from --to the window begins")
 	flags.StringVar(&from, "from", "", "begin of the window, such as 2026-11-30T06:00:00Z")
 	flags.StringVar(&to, "to", "", "end of the window, if later than the watermark the exit status is 2; default is now")
 	c.MarkFlagsMutuallyExclusive("since", "from")
@@ -164,13 +165,13 @@ func (v *verifier) window(ctx context.Context, a *api, from, to string) error {
 	v.to = v.now
 	if to != "" {
 		v.asked = true
-		if v.to, err = parseInstant("--to", to); err != nil {
+		if v.to, err = readTime("--to", to, v.now, time.Local, ago(v.now)); err != nil {
 			return err
 		}
 	}
 	v.from = v.to.Add(-v.since)
 	if from != "" {
-		if v.from, err = parseInstant("--from", from); err != nil {
+		if v.from, err = readTime("--from", from, v.now, time.Local, ago(v.now)); err != nil {
 			return err
 		}
 	}
@@ -187,14 +188,6 @@ func (v *verifier) window(ctx context.Context, a *api, from, to string) error {
 			v.decided.Format(time.RFC3339), span(lag), v.heldBy)
 	}
 	return nil
-}
-
-func parseInstant(flag, text string) (time.Time, error) {
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return t, usagef("%s: %q is no instant such as 2026-11-30T06:00:00Z", flag, text)
-	}
-	return t.UTC(), nil
 }
 
 func (v *verifier) note(format string, args ...any) {

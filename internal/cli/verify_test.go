@@ -333,8 +333,8 @@ func TestVerifyCannotCheck(t *testing.T) {
 		args []string
 	}{
 		{"--since: -1h0m0s is not positive", []string{"--since", "-1h"}},
-		{"--from: \"yesterday\" is no instant", []string{"--from", "yesterday"}},
-		{"--to: \"soon\" is no instant", []string{"--to", "soon"}},
+		{"--from: \"yesterday\" is neither a duration", []string{"--from", "yesterday"}},
+		{"--to: \"soon\" is neither a duration", []string{"--to", "soon"}},
 		{"before it begins", []string{"--from", "2026-11-30T02:00:00Z", "--to", "2026-11-30T01:00:00Z"}},
 		{"yet to come", []string{"--from", "2036-11-30T02:00:00Z", "--to", "2037-11-30T01:00:00Z"}},
 		{"nothing was due before 1970", []string{"--from", "0001-01-01T00:00:00Z"}},

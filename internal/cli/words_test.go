@@ -38,7 +38,7 @@ func TestMistakesAreToldInOurWords(t *testing.T) {
 		"job list -A=perhaps":            `--all-namespaces: "perhaps": must be true or false`,
 		"job list -A -n x":               `--all-namespaces and --namespace exclude each other: give one of them`,
 		"run list --state faild":         `--state: "faild" is not one of pending, running, waiting, succeeded, failed, timed_out, cancelled, interrupted, lost, skipped, missed, unreadable, did you mean failed?`,
-		"run list --since yesterday":     `--since: "yesterday" is neither a duration such as 90m or 24h, nor a time such as 2026-11-30T02:00:00Z`,
+		"run list --since yesterday":     `--since: "yesterday" is neither a duration such as 90m, 24h or 7d, nor a time such as 2026-11-30T02:00:00Z, 2026-11-30T02:00, 2026-11-30 or 18:00`,
 		"run list --state unspecified":   `--state: "unspecified" is not one of pending`,
 		"job apply -f x --dry-run=maybe": `--dry-run: "maybe": must be true or false`,
 	} {
@@ -238,7 +238,7 @@ func TestWordsOfOtherSchedulers(t *testing.T) {
 		"overlpa: skip":               "spec.overlpa: no such field, did you mean overlap?",
 		"http: {url: x, body: 'a b'}": "spec.http.body: must be base64; text as it is goes into bodyText",
 	} {
-		_, err := parse(t, "name: a\nspec:\n  noop: {}\n  " + field + "\n")
+		_, err := parse(t, "name: a\nspec:\n  noop: {}\n  "+field+"\n")
 		require.ErrorContains(t, err, want)
 	}
 }

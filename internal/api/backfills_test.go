@@ -18,6 +18,48 @@ func window(from, to int) *leaderdv1.Backfill {
 	return &leaderdv1.Backfill{FromTime: timestamppb.New(minute(from)), ToTime: timestamppb.New(minute(to))}
 }
 
+// What a backfill made of a slot is told where the slot is told of, also of one that
+// lies before the job.
+func TestBackfillsAreTold(t *testing.T) {
+	s := serve(t, nil)
+	s.at(noon)
+	s.put(t, billing, spec("*/5 * * * *"))
+	s.record(t, minute(5), state.Record{Generation: 1, State: state.StateSkipped, Reason: state.ReasonOverlap, Detail: "run x was live"})
+	s.record(t, minute(10), state.Record{Generation: 1, State: state.StateMissed, Reason: state.ReasonOutage, Until: minute(20), Count: 3})
+	s.at(minute(30))
+	s.mark(t, minute(25))
+	made, err := s.backfills.CreateBackfill(t.Context(), &leaderdv1.CreateBackfillRequest{Parent: billing, Backfill: window(-10, 22)})
+	require.NoError(t, err)
+	id := state.BackfillID(made.GetBackfill().GetName()[len(billing+"/backfills/"):])
+	for n, to := range map[int]state.RunState{-5: state.StateSucceeded, 5: state.StateSucceeded, 10: state.StateSucceeded, 15: state.StateSucceeded, 20: state.StateFailed} {
+		s.writeRecord(t, id.Run(minute(n)), to)
+	}
+	by := "run by backfill " + string(id) + ": "
+
+	x := s.explain(t, minute(5))
+	require.Contains(t, x.GetSummary(), "It did not start: skipped:overlap")
+	require.Contains(t, x.GetSummary(), "It was "+by+"succeeded; that is run "+string(id.Run(minute(5)))+".")
+	require.Contains(t, x.GetEvents()[len(x.GetEvents())-1].GetWhat()+x.GetEvents()[0].GetWhat(), by+"succeeded")
+	require.Contains(t, s.explain(t, minute(20)).GetSummary(), by+"failed")
+	x = s.explain(t, minute(-5))
+	require.Contains(t, x.GetSummary(), "No slot: the job came into being at 2026-11-30T12:00:00Z. It was "+by+"succeeded")
+	require.NotContains(t, s.explain(t, minute(25)).GetSummary(), "backfill", "after its window")
+
+	res, err := s.timeline.ListSlots(t.Context(), &leaderdv1.ListSlotsRequest{
+		Parent: billing, StartTime: timestamppb.New(minute(-30)), EndTime: timestamppb.New(minute(22)),
+	})
+	require.NoError(t, err)
+	var lines []string
+	for _, slot := range res.GetSlots() {
+		lines = append(lines, slot.GetSlotTime().AsTime().Format("15:04 ")+slot.GetRun().GetState().String()+" "+slot.GetDetail())
+	}
+	require.Equal(t, []string{
+		"11:55 STATE_SUCCEEDED " + by + "succeeded",
+		"12:05 STATE_SKIPPED run x was live; " + by + "succeeded",
+		"12:10 STATE_MISSED 1 " + by + "failed; 2 " + by + "succeeded",
+	}, lines)
+}
+
 // Which slots are missing is said by the dry run, and what is made is just that.
 func TestBackfillOverTheAPI(t *testing.T) {
 	s := serve(t, nil)

@@ -71,6 +71,9 @@ func (s *timelineService) ExplainSlot(ctx context.Context, req *leaderdv1.Explai
 			res.Summary += " " + blocker
 		}
 	}
+	if err := s.addBackfills(ctx, res, id, at); err != nil {
+		return nil, s.fail(ctx, req.GetName(), err)
+	}
 	if e := x.Entry; e != nil && (e.Answer == leaderdv1.Slot_ANSWER_PLANNED || e.Answer == leaderdv1.Slot_ANSWER_OPEN) {
 		if res.Obstacles, err = s.obstacles(ctx, in, &x); err != nil {
 			return nil, s.fail(ctx, req.GetName(), err)

@@ -270,6 +270,14 @@ func TestExplainRules(t *testing.T) {
 	require.Equal(t, "It will be due by version 1 if nothing changes; its jitter has it start "+late.String()+" later.", s.explain(t, slot).GetSummary())
 	require.Contains(t, s.explainLocal(t, "2027-03-28T02:30").GetSummary(), "it will be skipped:dst: stands for local times that the clock left out")
 
+	// At the instant at which its jitter has it due there is no slot, but it is named.
+	dueAt := slot.Add(late)
+	require.Contains(t, s.explain(t, dueAt.Truncate(time.Second)).GetSummary(),
+		" Slot 2026-12-03T01:30:00Z was due just then, at "+dueAt.Format("2006-01-02T15:04:05.000Z")+", by its jitter of "+late.String()+".")
+	require.Contains(t, s.explain(t, dueAt).GetSummary(), "was due just then")
+	require.Contains(t, s.explain(t, dueAt.Truncate(time.Second).Add(2*time.Second)).GetSummary(), "The slot before it, 2026-12-03T01:30:00Z, was due at ")
+	require.NotContains(t, s.explain(t, slot.Add(11*time.Minute)).GetSummary(), "jitter")
+
 	// An edit while a slot waits for its jitter takes it away.
 	s.at(slot.Add(late / 2))
 	s.put(t, billing, spec("@hourly"))

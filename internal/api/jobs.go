@@ -279,7 +279,7 @@ func jobOf(e *store.JobEntry, now time.Time) *leaderdv1.Job {
 	res.CreateTime = timeOf(job.Created)
 	res.UpdateTime = timeOf(job.Updated)
 	res.UpdatedBy = job.UpdatedBy
-	res.NextSlot = timeOf(plan.NextSlot(now))
+	res.NextSlot = timeOf(plan.NextRun(now))
 	return res
 }
 

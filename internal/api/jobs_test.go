@@ -202,7 +202,7 @@ func TestJobOverTheAPI(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, paused.GetJob().GetPaused())
 	require.Equal(t, "audit", paused.GetJob().GetPauseReason())
-	require.Nil(t, paused.GetJob().GetNextSlot())
+	require.True(t, paused.GetJob().GetNextSlot().AsTime().After(until.AsTime()), "the first one after the pause")
 	require.Equal(t, until.AsTime(), paused.GetJob().GetPausedUntil().AsTime())
 	require.Equal(t, "anna", paused.GetJob().GetPauseActor())
 	_, err = s.jobs.TriggerJob(ctx, &leaderdv1.TriggerJobRequest{Name: billing})
@@ -338,6 +338,28 @@ func TestNextSlotIsTheVersions(t *testing.T) {
 	require.True(t, next().IsZero())
 	job.Spec.Schedules = nil
 	require.True(t, next().IsZero())
+}
+
+// A slot that will not run is not what comes next.
+func TestNextSlotIsOneThatRuns(t *testing.T) {
+	s := serve(t, nil)
+	s.at(noon)
+	_, err := s.calendars.UpdateCalendar(t.Context(), &leaderdv1.UpdateCalendarRequest{
+		Calendar: &leaderdv1.Calendar{Name: holidays, Spec: onDate("12-01")}, AllowMissing: true,
+	})
+	require.NoError(t, err)
+	named := spec("0 9 * * *")
+	named.ExcludedCalendars = []string{"holidays"}
+	day := func(n int) time.Time { return time.Date(2026, 12, n, 9, 0, 0, 0, time.UTC) }
+	require.Equal(t, day(2), s.put(t, billing, named).GetJob().GetNextSlot().AsTime(), "not that of the holiday")
+	paused, err := s.jobs.PauseJob(t.Context(), &leaderdv1.PauseJobRequest{Name: billing, Until: timestamppb.New(day(3).Add(time.Hour))})
+	require.NoError(t, err)
+	require.Equal(t, day(4), paused.GetJob().GetNextSlot().AsTime(), "the first one after the pause")
+
+	named.ExcludedCalendars, named.OnlyCalendars = nil, []string{"holidays"}
+	named.Schedules = []string{"0 9 2 * *"}
+	require.Nil(t, s.put(t, "namespaces/default/jobs/never", named).GetJob().GetNextSlot(), "the calendar excludes all")
+	require.Nil(t, s.put(t, "namespaces/default/jobs/past", spec("@at 2020-01-01T00:00:00Z")).GetJob().GetNextSlot())
 }
 
 func TestCallerIsGone(t *testing.T) {

@@ -56,6 +56,17 @@ func (s *timelineService) ListSlots(ctx context.Context, req *leaderdv1.ListSlot
 	if next.IsZero() && stored.Until.Before(to) {
 		next = stored.Until
 	}
+	end := w.To
+	if !next.IsZero() {
+		end = next
+	}
+	if w.From.Before(end) {
+		runs, err := s.backfilled(ctx, id, w.From, end, state.MaxBackfillSlots)
+		if err != nil {
+			return nil, s.fail(ctx, req.GetParent(), err)
+		}
+		entries = ledger.WithBackfills(entries, runs)
+	}
 	res := &leaderdv1.ListSlotsResponse{}
 	if in.Mark.Revision != 0 {
 		res.Watermark = timeOf(in.Mark.Instant)

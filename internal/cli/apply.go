@@ -139,7 +139,7 @@ func applyJobs(ctx context.Context, d Deps, a *api, jobs []fileJob, dryRun bool,
 				return fmt.Errorf("%s: %w (%d of %d jobs were applied)", j.where, err, i, len(jobs))
 			}
 		}
-		if _, err := fmt.Fprintf(d.Stdout, "%s %s%s\n", shortJob(j.job.GetName()), result(resp.GetResult()), suffix); err != nil {
+		if _, err := fmt.Fprintf(d.Stdout, "%s %s%s%s\n", shortJob(j.job.GetName()), result(resp.GetResult()), neverDue(resp.GetJob()), suffix); err != nil {
 			return err
 		}
 	}
@@ -158,6 +158,15 @@ func complain(d Deps, j fileJob, err error) int {
 		fmt.Fprintf(d.Stderr, "error: %s: %s\n", j.where, line)
 	}
 	return exitStatus(err)
+}
+
+// neverDue says so of a job that has schedules, and no slot to come.
+func neverDue(j *leaderdv1.Job) string {
+	if j == nil || len(j.GetSpec().GetSchedules()) == 0 || j.GetNextSlot() != nil || j.GetQuarantine() != "" ||
+		j.GetPaused() && j.GetPausedUntil() == nil {
+		return ""
+	}
+	return "; no slot is due any more"
 }
 
 func result(r leaderdv1.UpdateJobResponse_Result) string {

@@ -30,6 +30,14 @@ name: ops/cleanup
 spec: {schedules: ['@hourly', "0 3 * * *"], command: {argv: [rm, -rf, /tmp/x]}, start_deadline: 10m, overlap: allow}
 `
 
+func TestApplyTellsOfSchedulesThatAreOver(t *testing.T) {
+	_, addr := startFake(t)
+	over := "name: once\nspec:\n  schedules: ['@at 2020-01-01T00:00:00Z']\n  noop: {}\n"
+	require.Equal(t, "default/once created; no slot is due any more (dry run)\n", succeed(t, addr, over, "job", "apply", "-f", "-", "--dry-run"))
+	require.Equal(t, "default/once created; no slot is due any more\n", succeed(t, addr, over, "job", "apply", "-f", "-"))
+	require.Equal(t, "default/manual created\n", succeed(t, addr, "name: manual\nspec: {noop: {}}\n", "job", "apply", "-f", "-"), "it never has any")
+}
+
 func TestJobLifecycle(t *testing.T) {
 	f, addr := startFake(t)
 	require.Equal(t, "default/billing created (dry run)\nops/cleanup created (dry run)\n",

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/leaderd/leaderd/internal/ledger"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 )
 
@@ -123,7 +124,7 @@ func listSlots(ctx context.Context, d Deps, a *api, req *leaderdv1.ListSlotsRequ
 // that the page's end cut.
 func goesOn(before, s *leaderdv1.Slot) bool {
 	if before == nil || before.GetAnswer() != s.GetAnswer() || before.GetJobGeneration() != s.GetJobGeneration() ||
-		s.GetRun() != nil || s.GetAnswer() == leaderdv1.Slot_ANSWER_PLANNED {
+		s.GetRun() != nil || s.GetAnswer() == leaderdv1.Slot_ANSWER_PLANNED || before.GetDetail() != s.GetDetail() {
 		return false
 	}
 	before.UntilTime = s.GetUntilTime()
@@ -160,6 +161,8 @@ func slotRow(s *leaderdv1.Slot) []string {
 func slotAnswer(s *leaderdv1.Slot) string {
 	r := s.GetRun()
 	switch {
+	case r == nil && s.GetAnswer() == leaderdv1.Slot_ANSWER_PLANNED && strings.HasPrefix(s.GetDetail(), ledger.Barred):
+		return "excluded"
 	case r == nil:
 		return strings.ToLower(strings.TrimPrefix(s.GetAnswer().String(), "ANSWER_"))
 	case r.GetReason() != "":
@@ -170,6 +173,8 @@ func slotAnswer(s *leaderdv1.Slot) string {
 
 func slotWhy(s *leaderdv1.Slot) string {
 	switch by := s.GetBy(); {
+	case by != nil && s.GetDetail() != "" && s.GetAnswer() != leaderdv1.Slot_ANSWER_QUARANTINED:
+		return versionText(by) + "; " + s.GetDetail()
 	case s.GetDetail() != "":
 		return s.GetDetail()
 	case s.GetRun().GetDetail() != "":

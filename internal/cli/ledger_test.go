@@ -35,6 +35,8 @@ func TestLedger(t *testing.T) {
 		{Slots: []*leaderdv1.Slot{
 			{SlotTime: at(21), SlotCount: 1, Answer: leaderdv1.Slot_ANSWER_PAUSED, JobGeneration: 2, By: by},
 			{SlotTime: at(30), SlotCount: 1, Answer: leaderdv1.Slot_ANSWER_PLANNED, JobGeneration: 3},
+			{SlotTime: at(40), SlotCount: 1, Answer: leaderdv1.Slot_ANSWER_PLANNED, JobGeneration: 3, Detail: "it will be skipped:calendar: in calendar holidays: 11-30"},
+			{SlotTime: at(50), SlotCount: 1, Answer: leaderdv1.Slot_ANSWER_PAUSED, JobGeneration: 4, By: by, Detail: "run by backfill b1: succeeded"},
 		}},
 	}
 	require.Equal(t, `SLOT                  UNTIL                 SLOTS  ANSWER         VERSION  LATE  NODE  WHY
@@ -42,6 +44,8 @@ func TestLedger(t *testing.T) {
 2026-11-30T02:05:00Z  2026-11-30T02:07:00Z  3      missed:outage  1        -     -     -
 2026-11-30T02:10:00Z  2026-11-30T02:21:00Z  12     paused         2        -     -     version 2, pause by alice: disk swap
 2026-11-30T02:30:00Z  -                     -      planned        3        -     -     -
+2026-11-30T02:40:00Z  -                     -      excluded       3        -     -     it will be skipped:calendar: in calendar holidays: 11-30
+2026-11-30T02:50:00Z  -                     -      paused         4        -     -     version 2, pause by alice: disk swap; run by backfill b1: succeeded
 `, succeed(t, addr, "", "job", "ledger", "billing", "--from", "2026-11-30T02:00:00Z", "--to", "2026-11-30T03:00:00Z"))
 	require.Equal(t, time.Hour, f.asked.GetEndTime().AsTime().Sub(f.asked.GetStartTime().AsTime()))
 	require.Contains(t, succeed(t, addr, "", "job", "ledger", "billing", "-o", "json"), `"answer": "ANSWER_PAUSED"`)

@@ -167,7 +167,11 @@ func (f *fake) UpdateJob(_ context.Context, r *leaderdv1.UpdateJobRequest) (*lea
 	if !r.GetValidateOnly() {
 		f.jobs[j.GetName()] = j
 	}
-	return &leaderdv1.UpdateJobResponse{Job: j, Result: result}, nil
+	answer := proto.CloneOf(j)
+	if s := spec.GetSchedules(); len(s) > 0 && !strings.HasPrefix(s[0], "@at 2020") {
+		answer.NextSlot = timestamppb.New(slot)
+	}
+	return &leaderdv1.UpdateJobResponse{Job: answer, Result: result}, nil
 }
 
 func (f *fake) DeleteJob(_ context.Context, r *leaderdv1.DeleteJobRequest) (*emptypb.Empty, error) {

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -23,6 +24,9 @@ type Explanation struct {
 	Schedules []ScheduleAnswer
 	// Before and After are the nearest slots; zero for none.
 	Before, After time.Time
+	// Jittered tells of a slot before the instant which its job's jitter had due just
+	// then: a sentence that begins with a space, or empty.
+	Jittered string
 	// Spec is that of the version which the entry's record is of; nil where that is
 	// not known.
 	Spec *state.JobSpec
@@ -48,6 +52,9 @@ func Explain(in *Input, t time.Time) Explanation {
 		x.Schedules = answers(x.Span, t)
 	case len(in.Spans) > 0 && !t.After(in.Spans[0].From):
 		x.Created = in.Spans[0].From
+	}
+	if i >= 0 {
+		x.Jittered = jittered(&in.Spans[i], t)
 	}
 	if t.Nanosecond() != 0 {
 		return x
@@ -75,6 +82,41 @@ func Explain(in *Input, t time.Time) Explanation {
 	}
 	return x
 }
+
+// maxJittered is how many slots are looked at for one that was due at an instant.
+const maxJittered = 10_000
+
+// jittered tells of the slot of a span that jitter has due in the second of an
+// instant; if there is none, of the one that was due last before it, as long as a slot
+// in front of the instant may be due after it.
+func jittered(s *Span, t time.Time) string {
+	jitter := s.Version.Job.Spec.Jitter
+	if s.Kind != KindDue || s.job == nil || jitter <= 0 {
+		return ""
+	}
+	end := t.Truncate(time.Second).Add(time.Second)
+	var slot, due time.Time
+	at := s.prev(t)
+	for range maxJittered {
+		if at.IsZero() || t.Sub(at) > jitter {
+			break
+		}
+		if d := s.job.Due(at); d.Before(end) && d.After(due) {
+			slot, due = at, d
+		}
+		at = s.prev(at.Add(-time.Second))
+	}
+	switch {
+	case slot.IsZero() || slot.Equal(t):
+		return ""
+	case due.Before(t.Truncate(time.Second)):
+		return fmt.Sprintf(" The slot before it, %s, was due at %s by its jitter.", slot.UTC().Format(time.RFC3339), due.UTC().Format(dueLayout))
+	}
+	return fmt.Sprintf(" Slot %s was due just then, at %s, by its jitter of %s.",
+		slot.UTC().Format(time.RFC3339), due.UTC().Format(dueLayout), due.Sub(slot))
+}
+
+const dueLayout = "2006-01-02T15:04:05.000Z"
 
 // specOf is the spec of a version, with its defaults; nil for one that is not known.
 func specOf(spans []Span, generation int64) *state.JobSpec {

@@ -12,6 +12,10 @@ import (
 // maxSteps is how many slots one List computes.
 const maxSteps = 20_000
 
+// Barred is what the detail of a planned slot begins with that will not run, since a
+// rule of its job bars it.
+const Barred = "it will be skipped"
+
 // Input is what the ledger is made of.
 type Input struct {
 	Spans []Span
@@ -231,7 +235,7 @@ func (b *builder) open(s, then *Span, slot time.Time) {
 	case due.After(b.in.Now):
 		e.Answer = leaderdv1.Slot_ANSWER_PLANNED
 		if bar, barred := s.job.Bar(slot); barred {
-			e.Detail = fmt.Sprintf("it will be %s:%s: %s", state.StateSkipped, bar.Reason, bar.Detail)
+			e.Detail = fmt.Sprintf("%s:%s: %s", Barred, bar.Reason, bar.Detail)
 		} else if !due.Equal(slot) {
 			e.Detail = fmt.Sprintf("its jitter has it start %s later", due.Sub(slot))
 		}

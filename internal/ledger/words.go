@@ -19,7 +19,7 @@ type Event struct {
 // Summary is the explanation in a sentence or two.
 func (x *Explanation) Summary() string {
 	if x.Entry == nil {
-		return "No slot: " + x.excluded() + "."
+		return "No slot: " + x.excluded() + "." + x.Jittered
 	}
 	switch e := x.Entry; e.Answer {
 	case leaderdv1.Slot_ANSWER_VERDICT, leaderdv1.Slot_ANSWER_LIVE:

@@ -474,7 +474,9 @@ type Job struct {
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// Who last changed it. Output only.
 	UpdatedBy string `protobuf:"bytes,10,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`
-	// The next instant at which it is due; absent for never, or while paused.
+	// The next slot that is to run: slots that a calendar or a rule for clock changes
+	// excludes are passed over, 10,000 at most, and those of a pause that ends by itself.
+	// Absent for never, or while paused without an end.
 	// Output only, computed for the answered version.
 	NextSlot *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=next_slot,json=nextSlot,proto3" json:"next_slot,omitempty"`
 	// Why the job cannot run, where it cannot: its stored spec is broken. Output

@@ -61,7 +61,7 @@ default/billing  */5 * * * *  Europe/Berlin  noop    active  -
 	code, stdout, stderr := cmdline(t, addr, "", "job", "delete", "nope", "billing")
 	require.Equal(t, 1, code)
 	require.Equal(t, "default/billing deleted\n", stdout, "one missing job keeps no other from being deleted")
-	require.Equal(t, "error: default/nope: there is no job default/nope\n", stderr)
+	require.Equal(t, "error: default/nope: namespaces/default/jobs/nope does not exist\n", stderr)
 	require.NotEmpty(t, f.actors)
 }
 

@@ -67,7 +67,7 @@ func (o *dialer) with(f func(ctx context.Context, a *api, args []string) error) 
 			return err
 		}
 		defer a.close()
-		return f(cmd.Context(), a, args)
+		return near(cmd.Context(), a, f(cmd.Context(), a, args))
 	}
 }
 

@@ -114,7 +114,7 @@ func apiErr(code codes.Code, reason leaderdv1.ErrorReason, message string, detai
 }
 
 func notFound(name string) error {
-	return apiErr(codes.NotFound, leaderdv1.ErrorReason_ERROR_REASON_JOB_NOT_FOUND, "there is no job "+shortJob(name))
+	return apiErr(codes.NotFound, leaderdv1.ErrorReason_ERROR_REASON_JOB_NOT_FOUND, name+" does not exist")
 }
 
 func (f *fake) GetJob(_ context.Context, r *leaderdv1.GetJobRequest) (*leaderdv1.GetJobResponse, error) {

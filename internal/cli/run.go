@@ -129,6 +129,10 @@ func listRuns(ctx context.Context, d Deps, a *api, req *leaderdv1.ListRunsReques
 		}
 		return resp.GetNextPageToken(), nil
 	})
+	if err == nil && p.count == 0 && q.job != "" {
+		// Runs outlive their job, and so a job that is not there is asked for only now.
+		_, err = a.jobs.GetJob(ctx, &leaderdv1.GetJobRequest{Name: req.GetParent()})
+	}
 	if err != nil {
 		return err
 	}

@@ -85,10 +85,10 @@ func parseSpan(text string) (time.Duration, error) {
 		}
 		n, err := strconv.ParseUint(digits, 10, 31)
 		const most = 100 * 366 * 24 * time.Hour
-		if err != nil || time.Duration(n) > most/size { //nolint:gosec // below 2^31
+		if err != nil || time.Duration(n) > most/size {
 			return 0, fmt.Errorf("%q is no number of days or weeks up to a hundred years", clip(text))
 		}
-		return time.Duration(n) * size, nil //nolint:gosec // below 2^31
+		return time.Duration(n) * size, nil
 	}
 	return time.ParseDuration(text)
 }

@@ -263,3 +263,19 @@ func TestZoneErrorsOfCalendarsNameNoSchedule(t *testing.T) {
 	require.ErrorContains(t, err, "Mars/Base")
 	require.NotContains(t, err.Error(), "schedule")
 }
+
+// A job that is not there, and never had a run, is an error, with the name that was
+// meant where there is a close one.
+func TestMisspeltJobs(t *testing.T) {
+	_, addr := startFake(t)
+	succeed(t, addr, twoJobs, "job", "apply", "-f", "-")
+	for _, args := range [][]string{{"job", "get", "biling"}, {"run", "list", "--job", "biling"}} {
+		code, _, stderr := cmdline(t, addr, "", args...)
+		require.NotZero(t, code, args)
+		require.Equal(t, "error: namespaces/default/jobs/biling does not exist, did you mean billing?\n", stderr)
+	}
+	code, _, stderr := cmdline(t, addr, "", "run", "list", "--job", "zzzzzz")
+	require.NotZero(t, code)
+	require.Equal(t, "error: namespaces/default/jobs/zzzzzz does not exist\n", stderr)
+	succeed(t, addr, "", "run", "list", "--job", "billing")
+}

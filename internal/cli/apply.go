@@ -93,10 +93,12 @@ func (o *dialer) complainAll(cmd *cobra.Command, d Deps, jobs []fileJob, wrong e
 }
 
 // touches tells whether what the server says of a field may come from what could
-// not be read: of that field, of one in it or of one that it is in.
+// not be read: of that field, of one in it or of one that it is in. An entry of a map
+// that could not be read leaves the others as they are, and so what is said of the map.
 func (j *fileJob) touches(field string) bool {
 	for _, bad := range j.bad {
-		if inside(bad, field) || inside(field, bad) {
+		rest, _ := strings.CutPrefix(bad, field)
+		if inside(bad, field) && !strings.HasPrefix(rest, "[") || inside(field, bad) {
 			return true
 		}
 	}

@@ -111,6 +111,20 @@ func TestSimulateWithCalendars(t *testing.T) {
 	require.Contains(t, s.explain(t, time.Date(2026, 12, 2, 9, 0, 0, 0, time.UTC)).GetSummary(), "it will be skipped:calendar: in calendar holidays")
 }
 
+// A change does not end a pause, so nothing starts in it.
+func TestSimulateAPausedJob(t *testing.T) {
+	s := serve(t, nil)
+	s.at(noon)
+	s.put(t, billing, spec("*/5 * * * *"))
+	_, err := s.jobs.PauseJob(t.Context(), &leaderdv1.PauseJobRequest{Name: billing, Until: timestamppb.New(minute(10))})
+	require.NoError(t, err)
+	res := s.simulate(t, spec("*/5 * * * *"), minute(1), minute(20))
+	require.EqualValues(t, 3, res.GetSlotCount())
+	require.EqualValues(t, 2, res.GetSkippedCount(), "12:05 and 12:10")
+	require.Equal(t, "paused: the job is paused until 2026-11-30T12:10:00Z", res.GetSlots()[1].GetSkipped())
+	require.Empty(t, res.GetSlots()[2].GetSkipped())
+}
+
 func TestSimulateIsBounded(t *testing.T) {
 	s := serve(t, nil)
 	s.at(noon)

@@ -169,6 +169,8 @@ func (q *simulateOptions) print(w io.Writer, req *leaderdv1.SimulateJobRequest, 
 			text += ", the first at " + instant(f.GetFirstOverlap())
 		}
 		t.row("overlaps:", text)
+		spec := codec.SpecFromProto(req.GetJob().GetSpec()).WithDefaults()
+		t.row("policy:", ledger.Policy(&spec))
 	}
 	if c := s.GetCollisions(); c != nil {
 		t.row("collisions:", fmt.Sprintf("looked at %d slots and %d other jobs", c.GetSlots(), c.GetJobs()))
@@ -176,11 +178,41 @@ func (q *simulateOptions) print(w io.Writer, req *leaderdv1.SimulateJobRequest, 
 	if err := t.flush(); err != nil {
 		return err
 	}
-	return printSimulated(w, s)
+	return printSimulated(w, s, overlapsOf(req, s))
 }
 
-// printSimulated prints the lists of a simulation.
-func printSimulated(w io.Writer, s *leaderdv1.SimulateJobResponse) error {
+// overlapsOf are what the forecast says of each listed slot: what becomes of it if runs
+// take p50, or else if they take p95; nil where there are no overlaps, or no forecast.
+func overlapsOf(req *leaderdv1.SimulateJobRequest, s *leaderdv1.SimulateJobResponse) []string {
+	f := s.GetForecast()
+	if f.GetOverlapsP50()+f.GetOverlapsP95() == 0 {
+		return nil
+	}
+	spec := codec.SpecFromProto(req.GetJob().GetSpec()).WithDefaults()
+	at50, at95 := ledger.NewCourse(&spec, f.GetP50().AsDuration()), ledger.NewCourse(&spec, f.GetP95().AsDuration())
+	type pair struct{ at50, at95 *ledger.Overlap }
+	pairs := make([]pair, len(s.GetSlots()))
+	for i, one := range s.GetSlots() {
+		if one.GetSkipped() == "" {
+			due := one.GetDueTime().AsTime()
+			pairs[i] = pair{at50.Due(due), at95.Due(due)}
+		}
+	}
+	out := make([]string, len(pairs))
+	for i, p := range pairs { // once all are taken in: a later slot may replace one that waits
+		switch {
+		case p.at50 == nil:
+		case p.at50.Live:
+			out[i] = "p50: " + p.at50.Fate
+		case p.at95.Live:
+			out[i] = "p95: " + p.at95.Fate
+		}
+	}
+	return out
+}
+
+// printSimulated prints the lists of a simulation. overlaps are of the slots, or nil.
+func printSimulated(w io.Writer, s *leaderdv1.SimulateJobResponse, overlaps []string) error {
 	warnings := s.GetClockWarnings()
 	if err := section(w, len(warnings), []string{"CLOCK CHANGE", "SCHEDULE", "EFFECT", "WHAT"}, func(i int) []string {
 		c := warnings[i]
@@ -212,12 +244,26 @@ func printSimulated(w io.Writer, s *leaderdv1.SimulateJobResponse) error {
 	}); err != nil {
 		return err
 	}
-	return section(w, len(s.GetSlots()), []string{"SLOT", "LOCAL", "STARTS", "SKIPPED"}, func(i int) []string {
+	header := []string{"SLOT", "LOCAL", "STARTS", "SKIPPED"}
+	if overlaps != nil {
+		header = append(header, "OVERLAP")
+	}
+	return section(w, len(s.GetSlots()), header, func(i int) []string {
 		one := s.GetSlots()[i]
 		starts := "+" + span(one.GetDueTime().AsTime().Sub(one.GetSlotTime().AsTime()))
 		if one.GetSkipped() != "" {
 			starts = ""
 		}
-		return []string{instant(one.GetSlotTime()), one.GetLocalTime(), starts, one.GetSkipped()}
+		if overlaps != nil && strings.HasPrefix(overlaps[i], "p50: ") {
+			starts = "" // or not at its time
+			if fate := overlaps[i][len("p50: "):]; strings.HasPrefix(fate, "starts") || strings.HasPrefix(fate, "stops") {
+				starts = "+" + span(one.GetDueTime().AsTime().Sub(one.GetSlotTime().AsTime()))
+			}
+		}
+		row := []string{instant(one.GetSlotTime()), one.GetLocalTime(), starts, one.GetSkipped()}
+		if overlaps != nil {
+			row = append(row, overlaps[i])
+		}
+		return row
 	})
 }

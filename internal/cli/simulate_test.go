@@ -58,22 +58,25 @@ func TestSimulateAgainstACluster(t *testing.T) {
 	f, addr := startFake(t)
 	at := func(n int) *timestamppb.Timestamp { return timestamppb.New(slot.Add(time.Duration(n) * time.Minute)) }
 	f.simulated = &leaderdv1.SimulateJobResponse{
-		StartTime: at(0), EndTime: at(60), ComputedUntil: at(50), SlotCount: 2, SkippedCount: 1,
+		StartTime: at(0), EndTime: at(60), ComputedUntil: at(50), SlotCount: 3, SkippedCount: 1,
 		Slots: []*leaderdv1.SimulatedSlot{
 			{SlotTime: at(5), LocalTime: "2026-11-30T02:05:00Z", DueTime: timestamppb.New(slot.Add(301 * time.Second))},
+			{SlotTime: at(6), LocalTime: "2026-11-30T02:06:00Z", DueTime: at(6)},
+			{SlotTime: at(8), LocalTime: "2026-11-30T02:08:00Z", DueTime: at(8)},
 			{SlotTime: at(10), LocalTime: "2026-11-30T02:10:00Z", DueTime: at(10), Skipped: "calendar: in calendar holidays: 2026-11-30"},
 		},
 		Diff:       &leaderdv1.SlotDiff{Generation: 3, Added: 1, Removed: 2, Unchanged: 1, FirstAdded: []*timestamppb.Timestamp{at(10)}, FirstRemoved: []*timestamppb.Timestamp{at(7), at(14)}},
-		Forecast:   &leaderdv1.DurationForecast{Runs: 20, P50: durationpb.New(time.Minute), P95: durationpb.New(6 * time.Minute), OverlapsP95: 1, FirstOverlap: at(10)},
+		Forecast:   &leaderdv1.DurationForecast{Runs: 20, P50: durationpb.New(time.Minute), P95: durationpb.New(6 * time.Minute), OverlapsP50: 1, OverlapsP95: 2, FirstOverlap: at(6)},
 		Collisions: &leaderdv1.Collisions{Jobs: 40, Slots: 1, Worst: []*leaderdv1.BusySecond{{Time: at(5), Others: 7, Names: []string{"namespaces/ops/jobs/cleanup"}}}},
 	}
 	require.Equal(t, `job:         default/billing
 window:      2026-11-30T02:00:00Z to 2026-11-30T03:00:00Z
 computed:    up to 2026-11-30T02:50:00Z; what follows is about that time
-slots:       2, of which 1 would be skipped
+slots:       3, of which 1 would be skipped
 against:     version 3: 1 added, 2 removed, 1 unchanged
 took:        p50 1m0s, p95 6m0s in 20 runs
-overlaps:    0 at p50, 1 at p95, the first at 2026-11-30T02:10:00Z
+overlaps:    1 at p50, 2 at p95, the first at 2026-11-30T02:06:00Z
+policy:      skip
 collisions:  looked at 1 slots and 40 other jobs
 
 FIRST CHANGES         WHAT
@@ -84,9 +87,11 @@ FIRST CHANGES         WHAT
 BUSY SECOND           OTHERS  SUCH AS
 2026-11-30T02:05:00Z  7       ops/cleanup
 
-SLOT                  LOCAL                 STARTS  SKIPPED
-2026-11-30T02:05:00Z  2026-11-30T02:05:00Z  +1s     -
-2026-11-30T02:10:00Z  2026-11-30T02:10:00Z  -       calendar: in calendar holidays: 2026-11-30
+SLOT                  LOCAL                 STARTS  SKIPPED                                     OVERLAP
+2026-11-30T02:05:00Z  2026-11-30T02:05:00Z  +1s     -                                           -
+2026-11-30T02:06:00Z  2026-11-30T02:06:00Z  -       -                                           p50: skipped
+2026-11-30T02:08:00Z  2026-11-30T02:08:00Z  +0s     -                                           p95: skipped
+2026-11-30T02:10:00Z  2026-11-30T02:10:00Z  -       calendar: in calendar holidays: 2026-11-30  -
 `, succeed(t, addr, nightly, "job", "simulate", "-f", "-"))
 	require.Contains(t, succeed(t, addr, nightly, "job", "simulate", "-f", "-", "-o", "json"), `"generation": "3"`)
 }

@@ -86,6 +86,9 @@ func Simulate(s *Simulation) (*leaderdv1.SimulateJobResponse, error) {
 		}
 		res.SlotCount++
 		bar, barred := job.Bar(slot)
+		if why, paused := pausedThen(s.Live, slot); paused && !barred {
+			bar, barred = planner.Bar{Reason: state.ReasonPaused, Detail: why}, true
+		}
 		if barred {
 			res.SkippedCount++
 		} else {
@@ -102,6 +105,20 @@ func Simulate(s *Simulation) (*leaderdv1.SimulateJobResponse, error) {
 	res.ComputedUntil = stamp(after.Add(time.Second))
 	res.Forecast = f.answer()
 	return res, nil
+}
+
+// pausedThen tells whether the live job is paused at a slot: a change leaves that as it
+// is.
+func pausedThen(live *state.Job, slot time.Time) (why string, paused bool) {
+	switch {
+	case live == nil || !live.Paused:
+		return "", false
+	case live.PausedUntil.IsZero():
+		return "the job is paused", true
+	case !slot.After(live.PausedUntil):
+		return "the job is paused until " + live.PausedUntil.UTC().Format(time.RFC3339), true
+	}
+	return "", false
 }
 
 // always is a job as if its version had been in force since before an instant.
@@ -182,52 +199,4 @@ func clockWords(c *schedule.ClockChange) string {
 	case schedule.EffectBoth:
 	}
 	return out + "come twice, run both times"
-}
-
-// forecast counts the slots at which an earlier run would still be live.
-type forecast struct {
-	durations []time.Duration
-	exclusive bool
-	busy      [2]time.Time // until when the last run is, by p50 and by p95
-	overlaps  [2]int64
-	first     time.Time
-}
-
-func newForecast(s *Simulation) *forecast {
-	slices.Sort(s.Durations)
-	return &forecast{durations: s.Durations, exclusive: s.Job.Spec.Exclusive()}
-}
-
-// percentile is the least duration that so many of a hundred runs took at most.
-func (f *forecast) percentile(of int) time.Duration {
-	return f.durations[(len(f.durations)*of+99)/100-1]
-}
-
-func (f *forecast) run(due time.Time) {
-	if len(f.durations) == 0 {
-		return
-	}
-	for i, of := range [...]int{50, 95} {
-		overlaps := due.Before(f.busy[i])
-		if overlaps {
-			f.overlaps[i]++
-			if i == 1 && f.first.IsZero() {
-				f.first = due
-			}
-		}
-		if !overlaps || !f.exclusive { // an exclusive job's run does not start then
-			f.busy[i] = due.Add(f.percentile(of))
-		}
-	}
-}
-
-func (f *forecast) answer() *leaderdv1.DurationForecast {
-	if len(f.durations) == 0 {
-		return nil
-	}
-	return &leaderdv1.DurationForecast{
-		Runs: int32(len(f.durations)),
-		P50:  durationpb.New(f.percentile(50)), P95: durationpb.New(f.percentile(95)),
-		OverlapsP50: f.overlaps[0], OverlapsP95: f.overlaps[1], FirstOverlap: stamp(f.first),
-	}
 }

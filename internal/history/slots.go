@@ -192,7 +192,8 @@ func (c *checker) window(j *job, r *Run) {
 }
 
 // slotRun checks that a slot's run was due, or was claimed or decided by those who
-// had not heard of the change that made it not so.
+// had not heard of the change that made it not so, or waited for others since before
+// that change.
 func (c *checker) slotRun(j *job, r *Run, slot time.Time) {
 	if want, _ := c.needed(j, slot); want != forbidden {
 		return
@@ -201,7 +202,7 @@ func (c *checker) slotRun(j *job, r *Run, slot time.Time) {
 		if v.next == nil || !v.live() || !slot.After(v.Effective) || slot.Sub(v.end.Effective) > c.stale() || !v.names(slot) {
 			continue
 		}
-		if len(r.Attempts) == 0 || r.Attempts[0].Token < v.next.Revision {
+		if len(r.Attempts) == 0 || r.Attempts[0].Token < v.next.Revision || v.Queues {
 			return
 		}
 	}

@@ -42,6 +42,7 @@ func shrink(best attempt, fails func(attempt) bool) attempt {
 // kinds are what can be left out. The simulation refuses one that it does not
 // know, and a test holds them to each other.
 var kinds = []string{
-	"clock", "pause", "split", "oneway", "away", "outage", "flaky", "latency", "reset", "lease", "compact",
-	"crash", "leave", "join", "trigger", "edit", "halt", "nap", "resume", "delete", "work",
+	"crash", "leave", "join", "pause", "split", "reset", "latency", "away", "oneway", "outage",
+	"flaky", "lease", "compact", "clock", "trigger", "edit", "cancel", "halt", "backfill", "unfill",
+	"nap", "resume", "delete", "calendar", "work",
 }

@@ -299,10 +299,11 @@ func (t *term) turn(now time.Time) {
 }
 
 // plan pops what is due within the horizon off the timeline, as far as the
-// bound on open entries allows.
+// bound on open entries allows. Those that wait for others, or are caught up one
+// after another, are not counted: what is due now must not wait for them.
 func (t *term) plan(now time.Time) {
 	until := now.Add(t.cfg.Horizon)
-	for len(t.open)-t.early-t.queued < t.cfg.MaxOpen && t.ctx.Err() == nil {
+	for len(t.open)-t.early-t.queued-t.catchUps < t.cfg.MaxOpen && t.ctx.Err() == nil {
 		job, slot, ok := t.timeline.pop(until)
 		if !ok {
 			t.planned = later(t.planned, until)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leaderd/leaderd/planner"
 	"github.com/leaderd/leaderd/state"
 )
 
@@ -221,5 +222,33 @@ func TestCatchUpCapacity(t *testing.T) {
 		require.NotZero(t, w.slotsOf(jobs["all"])["missed:no_matching_node"])
 		w.pass(time.Minute)
 		w.verify(true)
+	})
+}
+
+// TestCatchUpHoldsNobodyUp has more slots to catch up, one slow one after another,
+// than entries may be open: other jobs are planned all the same.
+func TestCatchUpHoldsNobodyUp(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.plan = planner.Config{MaxOpen: 100}
+		slow := newJob("slow", "* * * * * *").with(func(s *state.JobSpec) {
+			s.CatchUp, s.CatchUpLimit, s.Overlap, s.StartDeadline = state.CatchUpAll, 150, state.OverlapSkip, time.Hour
+		})
+		w.history.does(slow, time.Minute, state.StateSucceeded)
+		good := newJob("good", "* * * * * *")
+		w.put(slow)
+		w.put(good)
+		w.control("c1")
+		w.worker("e1", place{})
+		w.awaitLeader(0)
+		w.pass(2 * time.Second)
+		w.controls["c1"].kill()
+		w.pass(5 * time.Minute)
+		w.control("c2")
+		w.awaitLeader(0)
+		w.pass(30 * time.Second)
+		from := time.Now()
+		w.pass(time.Minute)
+		w.punctual(good, from, from.Add(time.Minute), 0)
+		w.verify(false)
 	})
 }

@@ -59,23 +59,26 @@ type desk struct {
 	wake chan struct{} // of one: the pace has to look again
 	idle chan struct{} // closed once the desk is closed and no run is left
 
-	mu       sync.Mutex
-	closed   bool // takes nothing more, begins nothing more
-	left     bool // its runs count as strays
-	session  *session
-	entries  map[key]*entry
-	ahead    minheap.Heap[*entry] // by due; claimed a lead before
-	later    minheap.Heap[*entry] // by when they are to be claimed again
-	full     fifo[*entry]
-	past     fifo[*entry]
-	due      dues // of those in ahead
-	lead     lead
-	gates    claimGates
-	parked   map[string][]*entry // what waits for other runs, by spec.scope
-	claims   int                 // under way
-	taken    int                 // of the capacity
-	held     int                 // runs from the begin of their claim until their end is stored
-	starving bool                // something waits for one of these three to sink
+	mu      sync.Mutex
+	closed  bool // takes nothing more, begins nothing more
+	left    bool // its runs count as strays
+	session *session
+	entries map[key]*entry
+	ahead   minheap.Heap[*entry] // by due; claimed a lead before
+	later   minheap.Heap[*entry] // by when they are to be claimed again
+	full    fifo[*entry]
+	past    fifo[*entry]
+	due     dues // of those in ahead
+	lead    lead
+	gates   claimGates
+	parked  map[string][]*entry // what waits for other runs, by spec.scope
+	claims  int                 // under way
+	taken   int                 // of the capacity
+	held    int                 // runs from the begin of their claim until their end is stored
+	// toldStuck is when the leader was told last that claims without an answer take
+	// the room, by the steady clock.
+	toldStuck int64
+	starving  bool // something waits for one of these three to sink
 }
 
 // newDesk makes a registration's desk, whose runs' work is done under work.

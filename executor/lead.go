@@ -14,6 +14,9 @@ const (
 	loaded = 64
 	// sampleTime is over how long the rate is measured.
 	sampleTime = 50 * time.Millisecond
+	// stuckAfter is for how long none of the claims in flight was answered, for the
+	// journal to be taken as one that answers none.
+	stuckAfter = time.Second
 	// assumedRate stands for the journal's rate until there was load, in claims a
 	// second.
 	assumedRate = 10_000
@@ -26,6 +29,7 @@ type lead struct {
 	latency  float64 // of a claim, in nanoseconds; moving average
 	rate     float64 // claims a second while loaded; moving average
 	inFlight int
+	answered int64 // when the last answer came, or the first of those in flight went out
 	since    int64 // when the sample began; 0: not loaded
 	done     int   // claims answered in the sample
 }
@@ -34,6 +38,9 @@ func newLead() lead { return lead{latency: float64(minLead) / 4, rate: assumedRa
 
 // begin counts a claim that goes out.
 func (l *lead) begin(now int64) {
+	if l.inFlight == 0 {
+		l.answered = now
+	}
 	if l.inFlight++; l.inFlight == loaded {
 		l.since, l.done = now, 0
 	}
@@ -42,6 +49,7 @@ func (l *lead) begin(now int64) {
 // end counts an answer that took took.
 func (l *lead) end(now int64, took time.Duration) {
 	l.inFlight--
+	l.answered = now
 	l.latency += (float64(took) - l.latency) / 8
 	if l.since == 0 {
 		return
@@ -56,6 +64,9 @@ func (l *lead) end(now int64, took time.Duration) {
 		l.since = 0
 	}
 }
+
+// stuck tells whether claims are in flight, and none of them was answered for long.
+func (l *lead) stuck(now int64) bool { return l.inFlight > 0 && now-l.answered >= int64(stuckAfter) }
 
 // value is the lead while backlog entries are due within maxLead.
 func (l *lead) value(backlog int) time.Duration {

@@ -64,7 +64,7 @@ func (d *desk) offer(k key, pl plan, now int64) {
 			d.enqueue(e, ahead, pl.start)
 		}
 	case full:
-		d.report(e, workerv1.Progress_STEP_BUSY)
+		d.noRoom(e)
 	case claimed:
 		d.report(e, workerv1.Progress_STEP_CLAIMED)
 	case later:

@@ -109,6 +109,7 @@ func (d *desk) dispatch(now int64) (runs []*run, next int64) {
 	d.starving = true
 	d.overflow(&d.ahead, ahead, now)
 	d.overflow(&d.later, later, now)
+	d.tellStuck()
 	for _, h := range []*minheap.Heap[*entry]{&d.ahead, &d.later} {
 		if h.Len() > 0 {
 			next = min(next, h.Top().Key+busyAfter)
@@ -214,7 +215,7 @@ func (d *desk) overflow(h *minheap.Heap[*entry], in place, now int64) {
 		if !e.busy {
 			e.busy = true
 			d.metrics.busy.Inc()
-			d.report(e, workerv1.Progress_STEP_BUSY)
+			d.noRoom(e)
 		}
 	}
 	for d.full.len() > maxFull {
@@ -228,6 +229,33 @@ func (d *desk) overflow(h *minheap.Heap[*entry], in place, now int64) {
 			d.unqueue(e)
 			delete(d.entries, e.key)
 			d.relent(e, now)
+		}
+	}
+}
+
+// noRoom tells the leader why there is no room for an entry: runs that are at work
+// take it, or claims that the journal leaves without an answer, any of which may have
+// been carried out. What helps against the one does not against the other.
+func (d *desk) noRoom(e *entry) {
+	if !d.lead.stuck(d.steady()) {
+		d.report(e, workerv1.Progress_STEP_BUSY)
+		return
+	}
+	e.refused = true
+	d.report(e, workerv1.Progress_STEP_REFUSED)
+}
+
+// tellStuck corrects what the leader was told of entries without room, when it shows
+// that claims without an answer take it. Each is told once for each plan of it.
+func (d *desk) tellStuck() {
+	now := d.steady()
+	if !d.lead.stuck(now) || now-d.toldStuck < int64(tick) {
+		return
+	}
+	d.toldStuck = now
+	for _, e := range d.full.items[d.full.head:] {
+		if e.place == full && !e.refused {
+			d.noRoom(e)
 		}
 	}
 }

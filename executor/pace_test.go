@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
 	"github.com/leaderd/leaderd/state"
 )
 
@@ -112,4 +113,51 @@ func TestLeadIsMeasuredByAClockThatNobodySets(t *testing.T) {
 	require.Less(t, steady, float64(assumedRate))
 	require.InDelta(t, steady, measure(t, time.Hour), 0)
 	require.InDelta(t, steady, measure(t, -time.Hour), 0)
+}
+
+// Where claims that nobody answers take all the room, the leader is not told that the
+// executor is full: no run is at work, and more capacity would help nobody.
+func TestRoomTakenByClaimsWithoutAnAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, func(_ *rig, c *Config) { c.Node.Capacity = 2 })
+		back := make(chan struct{})
+		r.journal.onClaim = func(_ context.Context, c state.Claim) (state.ClaimResult, error) {
+			<-back
+			return r.journal.grant(c), nil
+		}
+		r.work.hook = obedient(time.Minute)
+		l := r.lead(5)
+		due := soon(5 * time.Second)
+		var entries []*workerv1.Entry
+		for i := range int32(5) {
+			entries = append(entries, &workerv1.Entry{Ref: 1, Due: due.UnixMicro(), Shard: i, Shards: 5})
+		}
+		l.plan(noop(1, nil), entries...)
+		last := func() map[workerv1.Progress_Step]int {
+			of, n := map[int32]workerv1.Progress_Step{}, map[workerv1.Progress_Step]int{}
+			for _, p := range l.reports() {
+				of[p.GetShard()] = p.GetStep()
+			}
+			for _, step := range of {
+				n[step]++
+			}
+			return n
+		}
+		until(due.Add(500 * time.Millisecond))
+		require.Equal(t, map[workerv1.Progress_Step]int{stepBusy: 3}, last(), "nobody knows yet")
+		until(due.Add(5 * time.Second))
+		require.Equal(t, map[workerv1.Progress_Step]int{stepRefused: 3}, last())
+		told := len(l.reports())
+		l.plan(nil, entries...) // the leader tries again
+		until(due.Add(8 * time.Second))
+		require.Equal(t, map[workerv1.Progress_Step]int{stepRefused: 3}, last())
+		require.Len(t, l.reports(), told+3, "once for each plan")
+
+		close(back)
+		until(due.Add(9 * time.Second))
+		l.plan(nil, entries...)
+		until(due.Add(10 * time.Second))
+		require.Equal(t, map[workerv1.Progress_Step]int{stepClaimed: 2, stepBusy: 3}, last(), "now runs take it")
+		r.close()
+	})
 }

@@ -34,7 +34,7 @@ func Reasons() []Reason {
 		{state.ReasonNoExecutor, "no executor attended the leader", "Start a node with the role executor; look at its log if there is one."},
 		{state.ReasonNoMatchingNode, "no executor has the labels of the job's nodeSelector", "Compare nodeSelector with the labels in cluster status."},
 		{state.ReasonNoCapacity, "the executors that may run it were full", "Raise their capacity, add one, or spread the schedules."},
-		{state.ReasonRefused, "executors asked for the claim, and etcd took none", "Look at etcd: its quota, its disk, its leader."},
+		{state.ReasonRefused, "executors asked for the claim, and etcd took none or did not answer", "Look at etcd: its quota, its disk, its leader."},
 		{state.ReasonUnclaimed, "an executor had it in its plan and did not claim it", "Look at the log of that executor, and at its clock."},
 	}
 }

@@ -40,18 +40,6 @@ func (v Violations) Err() error {
 	return v
 }
 
-// ValidateJobID answers Violations of the field "name", or nil.
-func ValidateJobID(id JobID) error {
-	var v Violations
-	if why := CheckName(id.Namespace); why != "" {
-		v.Add("name", "namespace %s", why)
-	}
-	if why := CheckName(id.Name); why != "" {
-		v.Add("name", "job %s", why)
-	}
-	return v.Err()
-}
-
 // CheckName says what is wrong with the name of a namespace, job or node; the
 // empty string means that it is allowed.
 func CheckName(name string) string {

@@ -169,21 +169,15 @@ func TestValidateTakesEverythingUpToTheLimits(t *testing.T) {
 	}
 }
 
-func TestValidateJobID(t *testing.T) {
+func TestCheckName(t *testing.T) {
 	for _, name := range []string{"a", "ab", "a-b", "A.b_c-9", "9", strings.Repeat("x", 128)} {
-		require.NoError(t, state.ValidateJobID(state.JobID{Namespace: name, Name: name}), name)
+		require.Empty(t, state.CheckName(name), name)
 	}
 	for name, says := range map[string]string{
 		"": "is empty", "a/b": `contains "/"`, "-a": `begins with "-"`, ".": `begins with "."`, "a b": `contains " "`,
 		"é": `begins with "é"`, "a\x00": "contains", "~": "begins with", strings.Repeat("x", 129): "129 bytes",
 	} {
-		var v state.Violations
-		require.ErrorAs(t, state.ValidateJobID(state.JobID{Namespace: name, Name: name}), &v, name)
-		require.Len(t, v, 2)
-		for _, f := range v {
-			require.Equal(t, "name", f.Field)
-			require.Contains(t, f.Description, says)
-		}
+		require.Contains(t, state.CheckName(name), says)
 	}
 }
 

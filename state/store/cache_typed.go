@@ -24,15 +24,6 @@ func (s *Store) JobsCache() *JobsCache {
 	return &JobsCache{Cache: NewCache(s.kv, s.keys.jobs(), s.log.Named("jobs")), store: s}
 }
 
-// Job answers a job as the cache has it; ok is false if there is none.
-func (c *JobsCache) Job(id state.JobID) (entry JobEntry, ok bool) {
-	found, ok := c.Get(c.store.keys.job(id))
-	if !ok {
-		return JobEntry{}, false
-	}
-	return c.store.jobEntry(found), true
-}
-
 // ListJobs answers a page of jobs that has every change committed before the
 // call. If the watch does not get that far soon it reads the store itself, so a
 // sick watch makes lists slow, not wrong.

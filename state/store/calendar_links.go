@@ -33,6 +33,9 @@ func (e *MissingCalendarsError) Error() string {
 // refreshes is how many jobs follow a calendar at a time.
 const refreshes = 16
 
+// maxFollowErrors is of how many jobs that cannot follow a calendar it is told why.
+const maxFollowErrors = 3
+
 // links are what a change of a job does to the list of its calendars' users, and
 // the calendars that it relies on.
 type links struct {
@@ -130,29 +133,35 @@ func (s *Store) CalendarUsers(ctx context.Context, id state.CalendarID) ([]state
 
 // FollowCalendar has all jobs that name a calendar follow it, and answers how many
 // had to. It is idempotent, and any number may do it at a time. A job that cannot be
-// read is passed over: it is due never.
+// read is passed over: it is due never. One that cannot follow, such as one that also
+// names a calendar which cannot be read, keeps no other from it; the error then tells
+// of the first few such jobs.
 func (s *Store) FollowCalendar(ctx context.Context, id state.CalendarID, actor, reason string, now func() time.Time) (int, error) {
 	users, err := s.CalendarUsers(ctx, id)
 	if err != nil {
 		return 0, err
 	}
-	changed := make([]bool, len(users))
-	group, ctx := errgroup.WithContext(ctx)
+	changed, errs := make([]bool, len(users)), make([]error, len(users))
+	var group errgroup.Group
 	group.SetLimit(refreshes)
 	for i := range users {
-		group.Go(func() (err error) {
-			changed[i], err = s.followCalendars(ctx, users[i], actor, reason, now())
-			return err
+		group.Go(func() error {
+			changed[i], errs[i] = s.followCalendars(ctx, users[i], actor, reason, now())
+			return nil
 		})
 	}
-	err = group.Wait()
+	_ = group.Wait() // its functions answer none
 	n := 0
 	for _, c := range changed {
 		if c {
 			n++
 		}
 	}
-	return n, err
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if more := len(errs) - maxFollowErrors; more > 0 {
+		errs = append(errs[:maxFollowErrors], fmt.Errorf("and %d more jobs", more))
+	}
+	return n, errors.Join(errs...)
 }
 
 // followCalendars brings a job's calendars up to date.

@@ -52,15 +52,15 @@ func (s *Store) FeedBackfill(
 func (s *Store) feedBackfill(
 	ctx context.Context, term state.Term, id state.JobID, b state.BackfillID, most int, now time.Time,
 ) (have state.Backfill, slots []time.Time, done bool, err error) {
-	have, slots, uid, err := s.readBackfill(ctx, id, b)
+	have, slots, job, err := s.readBackfill(ctx, id, b)
 	if err != nil || !have.Active() {
 		return have, slots, true, err
 	}
 	changed := false
-	if uid != have.JobUID {
+	if job.UID != have.JobUID {
 		changed = have.Cancel(now, state.Leaderd, "the job was deleted")
 	}
-	counted, err := s.countRuns(ctx, term, &have, slots, now)
+	counted, err := s.countRuns(ctx, term, &have, slots, job.Generation, now)
 	if err != nil {
 		return have, slots, false, err
 	}
@@ -87,8 +87,11 @@ func (s *Store) feedBackfill(
 	return have, slots, done, err
 }
 
-// readBackfill reads a backfill, its slots, and the uid of the job of its name.
-func (s *Store) readBackfill(ctx context.Context, id state.JobID, b state.BackfillID) (have state.Backfill, slots []time.Time, uid string, err error) {
+// readBackfill reads a backfill, its slots, and of the job of its name the uid and the
+// generation.
+func (s *Store) readBackfill(
+	ctx context.Context, id state.JobID, b state.BackfillID,
+) (have state.Backfill, slots []time.Time, job state.Job, err error) {
 	var res kv.TxnResult
 	err = s.repeat(ctx, func(ctx context.Context) (err error) {
 		res, err = s.kv.Txn(ctx, kv.Txn{Then: []kv.Op{
@@ -103,29 +106,31 @@ func (s *Store) readBackfill(ctx context.Context, id state.JobID, b state.Backfi
 		have, err = s.DecodeBackfill(res.Results[0].KVs[0])
 	}
 	if err != nil || !have.Active() {
-		return have, nil, "", err
+		return have, nil, job, err
 	}
 	var list statev1.BackfillSlots
 	for _, found := range res.Results[1].KVs {
 		if err := proto.Unmarshal(found.Value, &list); err != nil {
-			return have, nil, "", fmt.Errorf("%w: key %q: %w", ErrCorrupt, found.Key, err)
+			return have, nil, job, fmt.Errorf("%w: key %q: %w", ErrCorrupt, found.Key, err)
 		}
 	}
 	if slots = codec.BackfillSlotsFromProto(&list); len(slots) != have.Total {
-		return have, nil, "", fmt.Errorf("%w: %d slots are stored of %d", ErrCorrupt, len(slots), have.Total)
+		return have, nil, job, fmt.Errorf("%w: %d slots are stored of %d", ErrCorrupt, len(slots), have.Total)
 	}
 	for _, found := range res.Results[2].KVs {
-		uid = have.JobUID // of a broken job nothing else is known
+		job.UID = have.JobUID // of a broken job nothing else is known
 		if entry := s.jobEntry(found); entry.Broken == nil {
-			uid = entry.Job.UID
+			job = entry.Job
 		}
 	}
-	return have, slots, uid, nil
+	return have, slots, job, nil
 }
 
 // countRuns takes those runs out of the open ones that have a verdict. It first gives
 // one to those that are to be cancelled and have not started.
-func (s *Store) countRuns(ctx context.Context, term state.Term, b *state.Backfill, slots []time.Time, now time.Time) (changed bool, err error) {
+func (s *Store) countRuns(
+	ctx context.Context, term state.Term, b *state.Backfill, slots []time.Time, generation int64, now time.Time,
+) (changed bool, err error) {
 	var runs []state.RunID
 	for _, i := range b.Open {
 		runs = append(runs, b.ID.Run(slots[i]))
@@ -150,7 +155,7 @@ func (s *Store) countRuns(ctx context.Context, term state.Term, b *state.Backfil
 			b.Count(e.Record.State)
 		case e.Pending != nil && !b.CancelTime.IsZero():
 			ok, err := s.Decide(ctx, term, state.Record{
-				Job: b.Job, Run: e.Run, State: state.StateCancelled, Reason: state.ReasonBackfill,
+				Job: b.Job, Run: e.Run, Generation: generation, State: state.StateCancelled, Reason: state.ReasonBackfill,
 				Detail: b.CancelReason, Due: e.Pending.Requested, Recorded: now, Shards: 1,
 			}, true, e.Pending.Revision)
 			if err != nil {

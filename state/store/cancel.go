@@ -54,8 +54,12 @@ func (s *Store) cancelRun(ctx context.Context, c *state.Cancel) (RunEntry, error
 		r.txn.Else = []kv.Op{keyOnly(key)}
 		if e.Pending != nil {
 			pendingKey, shards := s.keys.pendingRun(c.Job, c.Run), s.keys.shardsOf(c.Job, c.Run)
+			generation, err := s.generation(ctx, c.Job)
+			if err != nil {
+				return e, err
+			}
 			value := codec.MarshalRecord(&state.Record{
-				State: state.StateCancelled, Reason: c.Reason, Detail: c.Detail, Due: e.Pending.Requested, Recorded: c.Requested, Shards: 1,
+				Generation: generation, State: state.StateCancelled, Reason: c.Reason, Detail: c.Detail, Due: e.Pending.Requested, Recorded: c.Requested, Shards: 1,
 			})
 			// With its pending key it has not been claimed, and will not be.
 			r.txn.If = append(r.txn.If, unchanged(pendingKey, e.Pending.Revision), absentBelow(shards))
@@ -76,6 +80,13 @@ func (s *Store) cancelRun(ctx context.Context, c *state.Cancel) (RunEntry, error
 		}
 	}
 	return RunEntry{}, ErrContended
+}
+
+// generation is that of a job's newest version, by which a run that has not started
+// would have run; 0 where there is no such job, or none that can be read.
+func (s *Store) generation(ctx context.Context, id state.JobID) (int64, error) {
+	e, err := s.GetJob(ctx, id)
+	return e.Job.Generation, notFound(err)
 }
 
 // FindLive answers the live records of a run; over is true where it has its

@@ -279,7 +279,7 @@ func (s *Store) sweepPending(ctx context.Context, term state.Term, p *state.Pend
 		switch {
 		case err != nil:
 			return false, notFound(err)
-		case e.Record != nil:
+		case e.Record != nil, e.Broken != nil: // what cannot be read is a verdict, or the next try tells
 			record = present(s.keys.historyRun(p.Job, p.Run))
 		case len(e.Live) > 0:
 			record = unchanged(s.keys.live(&e.Live[0]), e.Live[0].Token)

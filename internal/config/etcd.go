@@ -77,8 +77,11 @@ type Embedded struct {
 	// n1=http://10.0.0.1:7403. Default: this node alone.
 	InitialCluster []string `koanf:"initial_cluster" usage:"members of the embedded etcd as name=peer URL"`
 
-	// InitialClusterState is new for the first start of a cluster and existing for
-	// a member that joins one; a member that has data ignores it. Default: new.
+	// InitialClusterState is new for a member that finds out by itself whether its
+	// cluster is: without data it founds one only if all others say that they have
+	// none either, and joins where they have replaced it because its data was lost.
+	// It is existing for a member that an operator has added; that one does not ask.
+	// A member that has data ignores it. Default: new.
 	InitialClusterState string `koanf:"initial_cluster_state" usage:"new or existing"`
 
 	// InitialClusterToken tells clusters apart that might meet by mistake.

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +37,9 @@ type Server struct {
 
 	stopping atomic.Bool
 
+	// peer is this member's own peer URL, once others has been called.
+	peer string
+
 	ready  chan struct{}
 	etcd   *embed.Etcd
 	client *clientv3.Client
@@ -62,6 +66,12 @@ func (s *Server) Run(ctx context.Context) error {
 	cfg, err := s.memberConfig()
 	if err != nil {
 		return fmt.Errorf("etcd: %w", err)
+	}
+	if cfg.ClusterState, err = s.enter(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("start etcd: %w", err)
 	}
 	s.log.Info("etcd member is starting", "dir", s.dir, "peer", cfg.ListenPeerUrls[0].Host, "client", cfg.ListenClientUrls[0].Host)
 	member, err := embed.StartEtcd(cfg)
@@ -92,6 +102,11 @@ func (s *Server) Run(ctx context.Context) error {
 	s.log.Info("etcd member is ready", "members", len(member.Server.Cluster().Members()))
 	close(s.ready)
 
+	looking, stop := context.WithCancel(ctx)
+	var looks sync.WaitGroup
+	looks.Go(func() { s.replaceLost(looking) })
+	defer looks.Wait()
+	defer stop()
 	select {
 	case <-ctx.Done():
 		return nil

@@ -28,8 +28,19 @@ func TestMain(m *testing.M) {
 		// etcd's own, which it never stops: one for each process.
 		goleak.IgnoreTopFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"),
 		goleak.IgnoreTopFunction("go.etcd.io/etcd/pkg/v3/logutil.(*MergeLogger).outputLoop"),
+		// Connections between members that etcd leaves to be closed by the other side,
+		// which has ended; a process ends with its member.
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*conn).serve"),
+		goleak.IgnoreAnyFunction("net/http.(*connReader).backgroundRead"),
 	)
 }
+
+const (
+	patience = 30 * time.Second
+	tick     = 20 * time.Millisecond
+)
 
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()

@@ -39,7 +39,7 @@ type Options struct {
 // What health checks answer of a node that has not begun to do its work, or does
 // not do all of it.
 var (
-	errStarting     = errors.New("the node is not up yet; with etcd in it, it waits for a majority of members")
+	errStarting     = errors.New("the node is not up yet; with etcd in it, it waits for a majority of members, and before it has data for all")
 	errUnregistered = errors.New("the node is not registered")
 )
 

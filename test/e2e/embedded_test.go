@@ -70,28 +70,109 @@ func TestEmbeddedRestart(t *testing.T) {
 	}
 }
 
+// trio starts three nodes with a member of etcd in each, and answers the addresses
+// of the members.
+func trio(t *testing.T, w *workshop) (a *api, clients map[string]string) {
+	t.Helper()
+	var members, addresses []string
+	clients = map[string]string{}
+	var peers [3]string
+	for i := range 3 {
+		peers[i] = freeAddress(t)
+		members = append(members, fmt.Sprintf("n%d=http://%s", i+1, peers[i]))
+	}
+	for i := range 3 {
+		name := fmt.Sprintf("n%d", i+1)
+		clients[name] = freeAddress(t)
+		n := w.node(name, "--etcd-embedded-client-listen="+clients[name], "--etcd-embedded-peer-listen="+peers[i],
+			"--etcd-embedded-initial-cluster="+strings.Join(members, ","))
+		addresses = append(addresses, n.api)
+		n.start()
+	}
+	a = newAPI(t, addresses...)
+	for _, n := range w.nodes {
+		n.ready()
+	}
+	a.awaitNodes(3)
+	return a, clients
+}
+
+// TestEmbeddedLostVolume has one node after the other lose all that its member of
+// etcd has, the last time twice the same one: it is replaced without anybody's help,
+// while the others go on, and nothing is missing afterwards.
+func TestEmbeddedLostVolume(t *testing.T) {
+	t.Parallel()
+	w := newWorkshop(t)
+	a, clients := trio(t, w)
+	a.apply(someJobs(w.recorder, 20)...)
+	from := settled()
+	a.awaitWatermark(from.Add(time.Second))
+	leader := a.awaitLeader()
+	other := w.others(w.named(leader))[0]
+	for _, name := range []string{other.name, leader, leader} {
+		n := w.named(name)
+		n.kill()
+		require.NoError(t, os.RemoveAll(filepath.Join(w.dir, name, "etcd")))
+		n.start()
+		lost := time.Now()
+		n.ready()
+		t.Logf("%s is a member again %s after it came up without data", name, time.Since(lost).Round(time.Millisecond))
+		a.awaitNodes(3)
+		a.awaitWatermark(time.Now().Add(time.Second))
+	}
+	// The member that was replaced counts: without it there is no majority.
+	w.others(w.named(leader))[0].kill()
+	a.prefer(w.named(leader))
+	a.awaitWatermark(time.Now().Add(time.Second))
+
+	c := &cluster{workshop: w, api: a, t: t}
+	to := time.Now().Truncate(time.Second)
+	h := c.pastOf(to, c.versionsAt(clients[leader]))
+	c.judge(h, from, to)
+}
+
+// TestEmbeddedTwoLostVolumes: two members without data would be a majority, but
+// begin nothing anew while the one that has all is away; it still has it later.
+func TestEmbeddedTwoLostVolumes(t *testing.T) {
+	t.Parallel()
+	w := newWorkshop(t)
+	a, _ := trio(t, w)
+	a.apply(w.httpJob("often", "@every 1s"))
+	a.awaitLeader()
+	for _, n := range w.nodes {
+		n.kill()
+	}
+	for _, n := range w.nodes[1:] {
+		require.NoError(t, os.RemoveAll(filepath.Join(w.dir, n.name, "etcd")))
+		n.start()
+	}
+	for _, n := range w.nodes[1:] {
+		await(t, n.name+" waits for n1", func(context.Context) error {
+			if !n.logged("has no data, and waits", "n1 has not answered") {
+				return errors.New("it does not say so")
+			}
+			return nil
+		})
+	}
+	w.nodes[0].start()
+	for _, n := range w.nodes[1:] {
+		await(t, n.name+" knows that it lost its data", func(context.Context) error {
+			if !n.logged("has no data, and waits", "n1 says that this member had data") {
+				return errors.New("it does not say so")
+			}
+			return nil
+		})
+		require.NoDirExists(t, filepath.Join(w.dir, n.name, "etcd", "member", "wal"))
+	}
+	require.DirExists(t, filepath.Join(w.dir, "n1", "etcd", "member", "wal"))
+}
+
 // TestEmbeddedCluster runs three nodes whose etcd members are in them, and kills
 // the one that leads, and with it a member.
 func TestEmbeddedCluster(t *testing.T) {
 	t.Parallel()
 	w := newWorkshop(t)
-	var members, addresses []string
-	var peers, clients [3]string
-	for i := range 3 {
-		peers[i], clients[i] = freeAddress(t), freeAddress(t)
-		members = append(members, fmt.Sprintf("n%d=http://%s", i+1, peers[i]))
-	}
-	for i := range 3 {
-		n := w.node(fmt.Sprintf("n%d", i+1), "--etcd-embedded-client-listen="+clients[i], "--etcd-embedded-peer-listen="+peers[i],
-			"--etcd-embedded-initial-cluster="+strings.Join(members, ","))
-		addresses = append(addresses, n.api)
-		n.start()
-	}
-	a := newAPI(t, addresses...)
-	for _, n := range w.nodes {
-		n.ready()
-	}
-	a.awaitNodes(3)
+	a, clients := trio(t, w)
 	a.apply(someJobs(w.recorder, 20)...)
 	from := settled()
 	a.awaitWatermark(from.Add(time.Second))
@@ -110,7 +191,7 @@ func TestEmbeddedCluster(t *testing.T) {
 
 	c := &cluster{workshop: w, api: a, t: t}
 	to := time.Now().Truncate(time.Second)
-	h := c.pastOf(to, c.versionsAt(clients[0]))
+	h := c.pastOf(to, c.versionsAt(clients["n1"]))
 	c.judge(h, from, to)
 }
 

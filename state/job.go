@@ -90,6 +90,11 @@ type JobSpec struct {
 	Timeout   time.Duration
 	KillGrace time.Duration
 
+	// Checkpoint shapes what runs save; nil: as its zero value.
+	Checkpoint *CheckpointPolicy
+	// Drain is what becomes of a run whose executor shuts down.
+	Drain Drain
+
 	// PauseAfterFailures is how many runs in a row may fail or time out before
 	// the job is paused; 0: any number.
 	PauseAfterFailures int

@@ -90,6 +90,10 @@ type Finish struct {
 	Reason, Detail string
 	Tail           []byte
 	OutputBytes    int64
+	// Saved and Reported are set where the shard may have checkpoints, or progress,
+	// of this run in the store. Checkpoints go with a success, progress with any
+	// verdict.
+	Saved, Reported bool
 }
 
 // TokenStatus is what became of a write that carries a token.
@@ -102,19 +106,3 @@ const (
 	// TokenFenced: the token no longer stands; nothing was changed.
 	TokenFenced
 )
-
-// Checkpoint is a request to save an attempt's progress.
-type Checkpoint struct {
-	Live Live
-	Data []byte
-	// Previous is the revision of the checkpoint before, 0 for none: a late
-	// repetition of an older one changes nothing.
-	Previous int64
-	Saved    time.Time
-}
-
-// CheckpointResult answers a Checkpoint.
-type CheckpointResult struct {
-	Status   TokenStatus
-	Revision int64 // of the stored checkpoint
-}

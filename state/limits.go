@@ -25,14 +25,18 @@ const (
 	MaxTailBytes      = 8 << 10
 	MaxErrorBytes     = 1 << 10
 	MaxCheckpoint     = 256 << 10
-	MaxTimeout        = 7 * 24 * time.Hour
-	MaxKillGrace      = 10 * time.Minute
-	MaxStartDeadline  = 366 * 24 * time.Hour
-	MaxVersionsKept   = 50
-	MaxCapacity       = 1 << 20
-	MaxAttemptRecords = 20
-	MaxSlotWindow     = 366 * 24 * time.Hour
-	MaxSimulatedSlots = 10_000
+	// MaxCheckpointsKept bounds CheckpointPolicy.Keep.
+	MaxCheckpointsKept = 20
+	// MaxProgressMessage bounds what a run says of its progress.
+	MaxProgressMessage = 256
+	MaxTimeout         = 7 * 24 * time.Hour
+	MaxKillGrace       = 10 * time.Minute
+	MaxStartDeadline   = 366 * 24 * time.Hour
+	MaxVersionsKept    = 50
+	MaxCapacity        = 1 << 20
+	MaxAttemptRecords  = 20
+	MaxSlotWindow      = 366 * 24 * time.Hour
+	MaxSimulatedSlots  = 10_000
 	// MaxBackfillSlots, MaxBackfillWindow and MaxBackfillConcurrency bound one
 	// backfill, MaxBackfillsActive those of a job that are under way, and
 	// MaxBackfillsKept those that have ended.

@@ -186,6 +186,9 @@ type Attempt struct {
 	ExitCode int
 	HasCode  bool
 	Error    string
+	// Done, Total and Message are what it last said of its progress.
+	Done, Total int64
+	Message     string
 }
 
 // Record is a run's verdict, or one verdict that a range of slots share.

@@ -37,6 +37,7 @@ func (s *JobSpec) Validate(checks ScheduleChecks) error {
 	if n := s.PauseAfterFailures; n < 0 || n > MaxPauseAfterFailures {
 		v.Add("spec.pauseAfterFailures", "%d is outside 0–%d; 0 means never", n, MaxPauseAfterFailures)
 	}
+	s.checkCheckpoint(&v)
 	s.checkTarget(&v)
 	return v.Err()
 }

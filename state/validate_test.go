@@ -80,6 +80,12 @@ func TestValidateNamesEachBadField(t *testing.T) {
 		{"spec.timeZone", `no such zone "Venus"`, noop(state.JobSpec{TimeZone: "Venus", Schedules: []string{"ok"}})},
 		{"spec.startDeadline", "outside 1s–8784h", noop(state.JobSpec{StartDeadline: time.Millisecond})},
 		{"spec.startDeadline", "outside 1s–8784h", noop(state.JobSpec{StartDeadline: 8784*time.Hour + 1})},
+		{"spec.checkpoint.keep", "outside 1–20", noop(state.JobSpec{Checkpoint: &state.CheckpointPolicy{Keep: 21}})},
+		{"spec.checkpoint.scope", "one run is live", noop(state.JobSpec{
+			Overlap: state.OverlapAllow, Checkpoint: &state.CheckpointPolicy{Scope: state.CheckpointOfJob},
+		})},
+		{"spec.checkpoint.body", "http target", noop(state.JobSpec{Checkpoint: &state.CheckpointPolicy{Body: true}})},
+		{"spec.drain", "at_most_once", noop(state.JobSpec{Drain: state.DrainHandover, Guarantee: state.AtMostOnce})},
 		{"spec.timeout", "outside", noop(state.JobSpec{Timeout: -time.Second})},
 		{"spec.timeout", "168h", noop(state.JobSpec{Timeout: 169 * time.Hour})},
 		{"spec.killGrace", "10m", noop(state.JobSpec{KillGrace: 11 * time.Minute})},

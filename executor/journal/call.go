@@ -226,13 +226,13 @@ func (c *Client) close() {
 // messages' own bytes are taken at their greatest.
 const (
 	plainBytes   = 320
-	attemptBytes = 96
+	attemptBytes = 128
 )
 
 func liveBytes(l *state.Live) int {
 	n := plainBytes + len(l.Job.Namespace) + len(l.Job.Name) + len(l.Run) + len(l.Owner.Node)
 	for i := range l.Attempts {
-		n += attemptBytes + len(l.Attempts[i].Node) + len(l.Attempts[i].Error)
+		n += attemptBytes + len(l.Attempts[i].Node) + len(l.Attempts[i].Error) + len(l.Attempts[i].Message)
 	}
 	return n
 }
@@ -242,7 +242,11 @@ func claimBytes(c *state.Claim) int {
 }
 
 func finishBytes(f *state.Finish) int {
-	return liveBytes(&f.Live) + attemptBytes + len(f.Attempt.Node) + len(f.Attempt.Error) + len(f.Reason) + len(f.Tail)
+	return liveBytes(&f.Live) + attemptBytes + len(f.Attempt.Node) + len(f.Attempt.Error) + len(f.Attempt.Message) + len(f.Reason) + len(f.Tail)
 }
 
 func checkpointBytes(c *state.Checkpoint) int { return liveBytes(&c.Live) + len(c.Data) }
+
+func progressBytes(p *state.ProgressReport) int {
+	return plainBytes + len(p.Live.Job.Namespace) + len(p.Live.Job.Name) + len(p.Live.Run) + len(p.Progress.Message)
+}

@@ -142,7 +142,7 @@ func (c *Client) finish(ctx context.Context, f *state.Finish) (state.TokenStatus
 }
 
 // Checkpoint saves an attempt's progress: see state.Checkpoint. It asks again as
-// Claim does. The code of the error is FAILED_PRECONDITION where the last
+// Claim does. The error wraps state.ErrCheckpointChanged where the last
 // checkpoint is not the one that the request names.
 func (c *Client) Checkpoint(ctx context.Context, cp state.Checkpoint) (state.CheckpointResult, error) {
 	res, err := c.checkpoint(ctx, &cp)
@@ -170,6 +170,26 @@ func (c *Client) checkpoint(ctx context.Context, cp *state.Checkpoint) (state.Ch
 		return res, unknownStatus(a.GetToken().GetStatus())
 	}
 	return res, nil
+}
+
+// SaveProgress implements executor.Keeper. It asks again as Claim does.
+func (c *Client) SaveProgress(ctx context.Context, p state.ProgressReport) (state.TokenStatus, error) {
+	k := &struct {
+		call
+		kind workerv1.RecordEntry_Progress
+	}{}
+	k.bytes = progressBytes(&p)
+	k.kind.Progress = codec.ProgressReportToProto(&p)
+	k.entry.Kind = &k.kind
+	a, err := c.do(ctx, &k.call)
+	if err != nil {
+		return 0, fmt.Errorf("save progress of %s %s: %w", p.Live.Job, p.Live.Run, err)
+	}
+	status := codec.TokenStatusFromProto(a.GetToken())
+	if status == 0 {
+		return 0, unknownStatus(a.GetToken().GetStatus())
+	}
+	return status, nil
 }
 
 func unknownStatus(s uint32) error {

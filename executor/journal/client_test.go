@@ -53,13 +53,12 @@ func TestAnswersAreTheStores(t *testing.T) {
 	want := claim.Live
 	want.State, want.Token = state.StateRunning, 42
 	require.Equal(t, want, res.Live)
-	cp, err := client.Checkpoint(t.Context(), state.Checkpoint{Live: res.Live, Data: []byte("abc")})
+	cp, err := client.Checkpoint(t.Context(), state.Checkpoint{Live: res.Live, Data: []byte("abc"), Number: 1})
 	require.NoError(t, err)
 	require.Equal(t, state.CheckpointResult{Status: state.TokenStored, Revision: 3}, cp)
-	data, revision, err := client.GetCheckpoint(t.Context(), job, want.Run, 0)
+	last, err := client.GetCheckpoint(t.Context(), state.CheckpointRef{Job: job, Run: want.Run})
 	require.NoError(t, err)
-	require.Equal(t, "half way", string(data))
-	require.EqualValues(t, 9, revision)
+	require.Equal(t, state.SavedCheckpoint{Data: []byte("half way"), Number: 4, Revision: 9}, last)
 	token, err := client.Finish(t.Context(), finishOf(res.Live))
 	require.NoError(t, err)
 	require.Equal(t, state.TokenStored, token)
@@ -238,7 +237,7 @@ func TestManyGreatEntries(t *testing.T) {
 	var work sync.WaitGroup
 	for i := range 64 {
 		work.Go(func() {
-			cp := state.Checkpoint{Live: claimOf(job, 3, owner, i).Live, Data: make([]byte, state.MaxCheckpoint-i)}
+			cp := state.Checkpoint{Live: claimOf(job, 3, owner, i).Live, Data: make([]byte, state.MaxCheckpoint-i), Number: 1}
 			cp.Live.Token = 3
 			res, err := client.Checkpoint(t.Context(), cp)
 			require.NoError(t, err)

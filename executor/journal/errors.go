@@ -46,6 +46,8 @@ func (e *Error) Unwrap() error {
 		return kv.ErrPermission
 	case codes.NotFound:
 		return state.ErrNotRegistered
+	case codes.FailedPrecondition:
+		return state.ErrCheckpointChanged
 	case codes.AlreadyExists:
 		return state.ErrNameTaken
 	}

@@ -263,16 +263,16 @@ func TestLifeOfARun(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, first, again)
 
-	cp := state.Checkpoint{Live: first.Live, Data: []byte("one"), Saved: due.Add(time.Second)}
+	cp := state.Checkpoint{Live: first.Live, Data: []byte("one"), Number: 1, Saved: due.Add(time.Second)}
 	saved, err := client.Checkpoint(t.Context(), cp)
 	require.NoError(t, err)
 	require.Equal(t, state.TokenStored, saved.Status)
 	repeated, err := client.Checkpoint(t.Context(), cp)
 	require.NoError(t, err)
 	require.Equal(t, saved, repeated, "a repetition changes nothing")
-	late := state.Checkpoint{Live: first.Live, Data: []byte("zero"), Saved: due}
+	late := state.Checkpoint{Live: first.Live, Data: []byte("zero"), Number: 1, Saved: due}
 	_, err = client.Checkpoint(t.Context(), late)
-	require.ErrorContains(t, err, "changed in between")
+	require.ErrorIs(t, err, state.ErrCheckpointChanged)
 
 	f := finishOf(first.Live)
 	f.Attempt.State, f.Attempt.Error, f.Retry = state.StateInterrupted, "drained", due.Add(2*time.Second)
@@ -282,7 +282,7 @@ func TestLifeOfARun(t *testing.T) {
 	token, err = client.Finish(t.Context(), f)
 	require.NoError(t, err)
 	require.Equal(t, state.TokenStored, token, "it is his own")
-	cp.Previous, cp.Data = saved.Revision, []byte("two")
+	cp.Previous, cp.Number, cp.Data = saved.Revision, 2, []byte("two")
 	fenced, err := client.Checkpoint(t.Context(), cp)
 	require.NoError(t, err)
 	require.Equal(t, state.TokenFenced, fenced.Status)
@@ -300,10 +300,11 @@ func TestLifeOfARun(t *testing.T) {
 	require.Greater(t, second.Live.Token, first.Live.Token)
 	require.Len(t, second.Live.Attempts, 1)
 	require.Equal(t, f.Attempt, second.Live.Attempts[0])
-	data, at, err := client.GetCheckpoint(t.Context(), job, claim.Live.Run, 0)
+	last, err := client.GetCheckpoint(t.Context(), state.CheckpointRef{Job: job, Run: claim.Live.Run})
 	require.NoError(t, err)
-	require.Equal(t, "one", string(data))
-	require.Equal(t, saved.Revision, at)
+	require.Equal(t, state.SavedCheckpoint{
+		Number: 1, Data: []byte("one"), Token: first.Live.Token, Run: claim.Live.Run, Saved: cp.Saved, Revision: saved.Revision,
+	}, last)
 
 	end := finishOf(second.Live)
 	end.Tail, end.OutputBytes, end.Reason = []byte{0xff, 'x'}, 12345, "because"

@@ -154,8 +154,12 @@ func (s *instant) Checkpoint(_ context.Context, c state.Checkpoint) (state.Check
 	return state.CheckpointResult{Status: state.TokenStored, Revision: int64(len(c.Data))}, nil
 }
 
-func (s *instant) GetCheckpoint(context.Context, state.JobID, state.RunID, int) ([]byte, int64, error) {
-	return []byte("half way"), 9, nil
+func (s *instant) SaveProgress(context.Context, state.ProgressReport) (state.TokenStatus, error) {
+	return state.TokenStored, nil
+}
+
+func (s *instant) GetCheckpoint(context.Context, state.CheckpointRef) (state.SavedCheckpoint, error) {
+	return state.SavedCheckpoint{Data: []byte("half way"), Number: 4, Revision: 9}, nil
 }
 
 func (s *instant) Register(_ context.Context, n state.Node, ttl time.Duration) (state.Registration, error) {

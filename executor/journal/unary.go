@@ -50,20 +50,19 @@ func (c *Client) Deregister(ctx context.Context, reg state.Registration) error {
 	return nil
 }
 
-// GetCheckpoint answers the last saved progress of a shard, and its revision; 0
-// means that there is none. It tries node after node until ctx ends.
-func (c *Client) GetCheckpoint(ctx context.Context, id state.JobID, run state.RunID, shard int) ([]byte, int64, error) {
+// GetCheckpoint implements executor.Keeper. It tries node after node until ctx ends.
+func (c *Client) GetCheckpoint(ctx context.Context, of state.CheckpointRef) (state.SavedCheckpoint, error) {
 	var resp *workerv1.GetCheckpointResponse
 	err := c.unary(ctx, func(ctx context.Context, client workerv1.JournalServiceClient) (err error) {
 		resp, err = client.GetCheckpoint(ctx, &workerv1.GetCheckpointRequest{
-			Namespace: id.Namespace, Job: id.Name, Run: string(run), Shard: int32(shard),
+			Namespace: of.Job.Namespace, Job: of.Job.Name, Run: string(of.Run), Shard: int32(of.Shard), OfJob: of.OfJob,
 		})
 		return err
 	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("get checkpoint %s %s: %w", id, run, err)
+		return state.SavedCheckpoint{}, fmt.Errorf("get checkpoint %s %s: %w", of.Job, of.Run, err)
 	}
-	return resp.GetData(), resp.GetRevision(), nil
+	return codec.SavedCheckpointFromProto(resp), nil
 }
 
 // unary tries a call at node after node, until one answers or ctx ends.

@@ -53,6 +53,8 @@ func checkSpec(v *state.Violations, spec *leaderdv1.JobSpec) {
 	checkEnum(v, "spec.overlap", spec.GetOverlap(), leaderdv1.Overlap_name)
 	checkEnum(v, "spec.catchUp", spec.GetCatchUp(), leaderdv1.CatchUp_name)
 	checkEnum(v, "spec.guarantee", spec.GetGuarantee(), leaderdv1.Guarantee_name)
+	checkEnum(v, "spec.checkpoint.scope", spec.GetCheckpoint().GetScope(), leaderdv1.CheckpointPolicy_Scope_name)
+	checkEnum(v, "spec.drain", spec.GetDrain(), leaderdv1.Drain_name)
 	checkEnum(v, "spec.missingTime", spec.GetMissingTime(), leaderdv1.MissingTime_name)
 	checkEnum(v, "spec.repeatedTime", spec.GetRepeatedTime(), leaderdv1.RepeatedTime_name)
 	checkInstant(v, "spec.startTime", spec.GetStartTime())

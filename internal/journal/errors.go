@@ -32,6 +32,7 @@ var classes = []struct {
 	{state.ErrNotRegistered, class{codes.NotFound, "registration is gone"}},
 	{state.ErrNameTaken, class{codes.AlreadyExists, ""}},
 	{store.ErrTooLarge, class{codes.InvalidArgument, ""}},
+	{state.ErrCheckpointChanged, class{codes.FailedPrecondition, ""}},
 	{store.ErrChanged, class{codes.FailedPrecondition, ""}},
 	{store.ErrContended, class{codes.Aborted, "contended: others changed again and again what it relies on"}},
 	{store.ErrClosed, class{codes.Unavailable, "node is shutting down"}},

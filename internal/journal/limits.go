@@ -199,6 +199,9 @@ func addAttempts(v *state.Violations, field string, as []state.Attempt) {
 		if n := len(as[i].Error); n > state.MaxErrorBytes {
 			v.Add(field, "an error has %d bytes; at most %d are allowed", n, state.MaxErrorBytes)
 		}
+		if n := len(as[i].Message); n > state.MaxProgressMessage {
+			v.Add(field, "a message has %d bytes; at most %d are allowed", n, state.MaxProgressMessage)
+		}
 		if n := len(as[i].Node); n > state.MaxNameBytes {
 			v.Add(field, "a node has %d bytes; at most %d are allowed", n, state.MaxNameBytes)
 		}
@@ -213,6 +216,24 @@ func checkCheckpoint(c *state.Checkpoint) error {
 	}
 	if n := len(c.Data); n > state.MaxCheckpoint {
 		v.Add("data", "has %d bytes; at most %d are allowed", n, state.MaxCheckpoint)
+	}
+	if c.Number < 1 {
+		v.Add("number", "%d is no number of a checkpoint; the first is 1", c.Number)
+	}
+	if c.Keep < 0 || c.Keep > state.MaxCheckpointsKept {
+		v.Add("keep", "%d is outside 0–%d", c.Keep, state.MaxCheckpointsKept)
+	}
+	return v.Err()
+}
+
+func checkProgress(p *state.ProgressReport) error {
+	var v state.Violations
+	addRun(&v, p.Live.Job, p.Live.Run, p.Live.Shard)
+	if p.Live.Token <= 0 {
+		v.Add("token", "%d is no token", p.Live.Token)
+	}
+	if n := len(p.Progress.Message); n > state.MaxProgressMessage {
+		v.Add("progress.message", "has %d bytes; at most %d are allowed", n, state.MaxProgressMessage)
 	}
 	return v.Err()
 }

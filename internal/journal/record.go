@@ -307,6 +307,16 @@ func (s *Server) do(ctx context.Context, e *workerv1.RecordEntry, a *workerv1.Re
 			return err
 		}
 		a.Kind = &workerv1.RecordAnswer_Token{Token: codec.CheckpointResultToProto(res)}
+	case *workerv1.RecordEntry_Progress:
+		p := codec.ProgressReportFromProto(k.Progress)
+		if err := checkProgress(&p); err != nil {
+			return fmt.Errorf("progress: %w", err)
+		}
+		st, err := s.store.SaveProgress(ctx, p)
+		if err != nil {
+			return err
+		}
+		a.Kind = &workerv1.RecordAnswer_Token{Token: codec.TokenAnswer(st)}
 	default:
 		return errKind
 	}
@@ -322,6 +332,8 @@ func kind(e *workerv1.RecordEntry) string {
 		return "finish"
 	case *workerv1.RecordEntry_Checkpoint:
 		return "checkpoint"
+	case *workerv1.RecordEntry_Progress:
+		return "progress"
 	}
 	return "unknown"
 }

@@ -25,11 +25,12 @@ type Recorder interface {
 	Claim(ctx context.Context, c state.Claim) (state.ClaimResult, error)
 	Finish(ctx context.Context, f state.Finish) (state.TokenStatus, error)
 	Checkpoint(ctx context.Context, c state.Checkpoint) (state.CheckpointResult, error)
+	SaveProgress(ctx context.Context, p state.ProgressReport) (state.TokenStatus, error)
 }
 
-// Checkpoints reads saved progress; *store.Store is one.
+// Checkpoints reads what runs have saved; *store.Store is one.
 type Checkpoints interface {
-	GetCheckpoint(ctx context.Context, id state.JobID, run state.RunID, shard int) ([]byte, int64, error)
+	GetCheckpoint(ctx context.Context, of state.CheckpointRef) (state.SavedCheckpoint, error)
 }
 
 // Registry keeps registrations; *store.Store is one.
@@ -189,16 +190,18 @@ func registration(name string, revision, lease int64) state.Registration {
 
 // GetCheckpoint implements workerv1.JournalService.
 func (s *Server) GetCheckpoint(ctx context.Context, req *workerv1.GetCheckpointRequest) (*workerv1.GetCheckpointResponse, error) {
-	id := state.JobID{Namespace: req.GetNamespace(), Name: req.GetJob()}
-	run, shard := state.RunID(req.GetRun()), int(req.GetShard())
-	if err := checkRun(id, run, shard); err != nil {
+	of := state.CheckpointRef{
+		Job: state.JobID{Namespace: req.GetNamespace(), Name: req.GetJob()}, Run: state.RunID(req.GetRun()),
+		Shard: int(req.GetShard()), OfJob: req.GetOfJob(),
+	}
+	if err := checkRun(of.Job, of.Run, of.Shard); err != nil {
 		return nil, s.failed("get checkpoint", err)
 	}
-	data, revision, err := s.store.GetCheckpoint(ctx, id, run, shard)
+	last, err := s.store.GetCheckpoint(ctx, of)
 	if err != nil {
 		return nil, s.failed("get checkpoint", err)
 	}
-	return &workerv1.GetCheckpointResponse{Data: data, Revision: revision}, nil
+	return codec.SavedCheckpointToProto(&last), nil
 }
 
 // FollowLeader implements workerv1.JournalService.

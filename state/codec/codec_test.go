@@ -53,6 +53,7 @@ var (
 			Number: smalls.Draw(t, "number"), Node: texts.Draw(t, "node"), Token: numbers.Draw(t, "token"), Term: numbers.Draw(t, "term"),
 			Claimed: times.Draw(t, "claimed"), Started: times.Draw(t, "started"), Ended: times.Draw(t, "ended"),
 			State: states.Draw(t, "state"), HasCode: rapid.Bool().Draw(t, "has"), Error: texts.Draw(t, "error"),
+			Done: numbers.Draw(t, "done"), Total: numbers.Draw(t, "total"), Message: texts.Draw(t, "message"),
 		}
 		if a.HasCode {
 			a.ExitCode = smalls.Draw(t, "code")
@@ -129,6 +130,13 @@ func TestSpecs(t *testing.T) {
 			Guarantee:      rapid.SampledFrom([]state.Guarantee{state.AtLeastOnce, state.AtMostOnce}).Draw(t, "guarantee"),
 			Selector:       maps.Draw(t, "selector"), StartDeadline: durations.Draw(t, "deadline"),
 			Timeout: durations.Draw(t, "timeout"), KillGrace: durations.Draw(t, "grace"),
+			Drain: rapid.SampledFrom([]state.Drain{state.DrainWait, state.DrainHandover}).Draw(t, "drain"),
+		}
+		if rapid.Bool().Draw(t, "checkpoint") {
+			s.Checkpoint = &state.CheckpointPolicy{
+				Scope: rapid.SampledFrom([]state.CheckpointScope{state.CheckpointOfRun, state.CheckpointOfJob}).Draw(t, "scope"),
+				Keep:  smalls.Draw(t, "keep"), Body: rapid.Bool().Draw(t, "body"),
+			}
 		}
 		switch rapid.IntRange(0, 3).Draw(t, "target") {
 		case 1:
@@ -288,6 +296,7 @@ func TestFinishes(t *testing.T) {
 		f := state.Finish{
 			Live: keyed.Draw(t, "live"), Attempt: attempts.Draw(t, "attempt"), Retry: times.Draw(t, "retry"), Reason: texts.Draw(t, "reason"),
 			Tail: blobs.Draw(t, "tail"), OutputBytes: numbers.Draw(t, "bytes"),
+			Saved: rapid.Bool().Draw(t, "saved"), Reported: rapid.Bool().Draw(t, "reported"),
 		}
 		same(t, f, FinishFromProto(sent(t, FinishToProto(&f))))
 	})
@@ -298,7 +307,8 @@ func TestFinishes(t *testing.T) {
 func TestCheckpoints(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := keyed.Draw(t, "live")
-		c := state.Checkpoint{Live: l, Data: blobs.Draw(t, "data"), Previous: numbers.Draw(t, "previous"), Saved: times.Draw(t, "saved")}
+		c := state.Checkpoint{Live: l, Data: blobs.Draw(t, "data"), Previous: numbers.Draw(t, "previous"), Saved: times.Draw(t, "saved"),
+			Number: numbers.Draw(t, "number"), Keep: rapid.IntRange(0, 20).Draw(t, "keep"), OfJob: rapid.Bool().Draw(t, "of job")}
 		got := CheckpointFromProto(sent(t, CheckpointToProto(&c)))
 		c.Live = state.Live{Job: l.Job, Run: l.Run, Shard: l.Shard, Exclusive: l.Exclusive, Token: l.Token}
 		same(t, c, got)
@@ -309,6 +319,25 @@ func TestCheckpoints(t *testing.T) {
 		}
 		same(t, r, CheckpointResultFromProto(sent(t, CheckpointResultToProto(r))))
 		require.Equal(t, r.Status, TokenStatusFromProto(sent(t, TokenAnswer(r.Status))))
+	})
+}
+
+func TestProgressReports(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := keyed.Draw(t, "live")
+		r := state.ProgressReport{Live: l, Progress: state.Progress{
+			Done: numbers.Draw(t, "done"), Total: numbers.Draw(t, "total"), Message: texts.Draw(t, "message"),
+			Reported: times.Draw(t, "reported"), Begun: numbers.Draw(t, "begun"), BegunAt: times.Draw(t, "begun at"),
+		}}
+		got := ProgressReportFromProto(sent(t, ProgressReportToProto(&r)))
+		r.Live = state.Live{Job: l.Job, Run: l.Run, Shard: l.Shard, Exclusive: l.Exclusive, Token: l.Token}
+		same(t, r, got)
+
+		c := state.SavedCheckpoint{
+			Number: numbers.Draw(t, "number"), Data: blobs.Draw(t, "data"), Token: numbers.Draw(t, "token"),
+			Run: state.RunID(texts.Draw(t, "run")), Saved: times.Draw(t, "saved"), Revision: numbers.Draw(t, "revision"),
+		}
+		same(t, c, SavedCheckpointFromProto(sent(t, SavedCheckpointToProto(&c))))
 	})
 }
 

@@ -69,6 +69,8 @@ func AttemptToProto(a *state.Attempt) *statev1.Attempt {
 		Ended:   Micros(a.Ended),
 		State:   uint32(a.State),
 		Error:   a.Error,
+
+		ProgressDone: a.Done, ProgressTotal: a.Total, ProgressMessage: a.Message,
 	}
 	if a.HasCode {
 		code := int32(a.ExitCode) //nolint:gosec // an exit code or status
@@ -91,6 +93,8 @@ func AttemptFromProto(p *statev1.Attempt) state.Attempt {
 		ExitCode: int(p.GetExitCode()),
 		HasCode:  p.ExitCode != nil,
 		Error:    p.GetError(),
+
+		Done: p.GetProgressDone(), Total: p.GetProgressTotal(), Message: p.GetProgressMessage(),
 	}
 }
 

@@ -22,6 +22,7 @@ func SpecToProto(s *state.JobSpec) *leaderdv1.JobSpec {
 		CatchUpLimit:       int32(s.CatchUpLimit), //nolint:gosec // bounded by state.MaxCatchUpLimit
 	}
 	slotsToProto(s, p)
+	checkpointToProto(s, p)
 	if s.Overlap != state.OverlapSkip {
 		p.Overlap = overlapToProto(s.Overlap)
 	}
@@ -88,6 +89,7 @@ func SpecFromProto(p *leaderdv1.JobSpec) state.JobSpec {
 		CatchUpLimit:       int(p.GetCatchUpLimit()),
 	}
 	slotsFromProto(p, &s)
+	checkpointFromProto(p, &s)
 	s.Overlap = overlapFromProto(p.GetOverlap())
 	s.MaxConcurrent, s.QueueLimit = int(p.GetMaxConcurrent()), int(p.GetQueueLimit())
 	s.ConcurrencyKey = p.GetConcurrencyKey()

@@ -67,6 +67,9 @@ func (w *wire) attempt(a *state.Attempt) {
 		*w = protowire.AppendVarint(protowire.AppendTag(*w, 9, protowire.VarintType), uint64(int64(int32(a.ExitCode)))) //nolint:gosec // as protobuf has it
 	}
 	w.text(10, a.Error)
+	w.number(50, a.Done)
+	w.number(51, a.Total)
+	w.text(52, a.Message)
 }
 
 // MarshalLive is the stored value of a live record: statev1.Live.
@@ -113,7 +116,7 @@ func MarshalRecord(r *state.Record) []byte {
 func attemptsSize(as []state.Attempt) int {
 	n := 0
 	for i := range as {
-		n += 80 + len(as[i].Node) + len(as[i].Error)
+		n += 80 + len(as[i].Node) + len(as[i].Error) + len(as[i].Message)
 	}
 	return n
 }

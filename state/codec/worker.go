@@ -133,6 +133,8 @@ func FinishToProto(f *state.Finish) *workerv1.Finish {
 		Reason:      f.Reason,
 		Detail:      f.Detail,
 		Retry:       Micros(f.Retry),
+		Saved:       f.Saved,
+		Reported:    f.Reported,
 	}
 }
 
@@ -148,6 +150,8 @@ func FinishFromProto(p *workerv1.Finish) state.Finish {
 		Detail:      p.GetDetail(),
 		Tail:        p.GetTail(),
 		OutputBytes: p.GetOutputBytes(),
+		Saved:       p.GetSaved(),
+		Reported:    p.GetReported(),
 	}
 	if a := p.GetAttempt(); a != nil {
 		f.Attempt = AttemptFromProto(a)
@@ -155,46 +159,9 @@ func FinishFromProto(p *workerv1.Finish) state.Finish {
 	return f
 }
 
-// CheckpointToProto is a checkpoint as the journal's protocol has it. Of c.Live
-// it has what names the run and its token.
-func CheckpointToProto(c *state.Checkpoint) *workerv1.Checkpoint {
-	return &workerv1.Checkpoint{
-		Namespace: c.Live.Job.Namespace,
-		Job:       c.Live.Job.Name,
-		Run:       string(c.Live.Run),
-		Shard:     int32(c.Live.Shard), //nolint:gosec // bounded by the spec
-		Exclusive: c.Live.Exclusive,
-		Token:     c.Live.Token,
-		Data:      c.Data,
-		Previous:  c.Previous,
-		Saved:     Micros(c.Saved),
-	}
-}
-
-// CheckpointFromProto is the inverse of CheckpointToProto.
-func CheckpointFromProto(p *workerv1.Checkpoint) state.Checkpoint {
-	return state.Checkpoint{
-		Live: state.Live{
-			Job:       state.JobID{Namespace: p.GetNamespace(), Name: p.GetJob()},
-			Run:       state.RunID(p.GetRun()),
-			Shard:     int(p.GetShard()),
-			Exclusive: p.GetExclusive(),
-			Token:     p.GetToken(),
-		},
-		Data:     p.GetData(),
-		Previous: p.GetPrevious(),
-		Saved:    Time(p.GetSaved()),
-	}
-}
-
 // TokenAnswer is the answer to a finish.
 func TokenAnswer(s state.TokenStatus) *workerv1.TokenAnswer {
 	return &workerv1.TokenAnswer{Status: uint32(s)}
-}
-
-// CheckpointResultToProto is the answer to a checkpoint.
-func CheckpointResultToProto(r state.CheckpointResult) *workerv1.TokenAnswer {
-	return &workerv1.TokenAnswer{Status: uint32(r.Status), Revision: r.Revision}
 }
 
 // TokenStatusFromProto reads the answer to a finish. A status that this version
@@ -204,11 +171,6 @@ func TokenStatusFromProto(p *workerv1.TokenAnswer) state.TokenStatus {
 		return state.TokenStatus(s)
 	}
 	return 0
-}
-
-// CheckpointResultFromProto is the inverse of CheckpointResultToProto.
-func CheckpointResultFromProto(p *workerv1.TokenAnswer) state.CheckpointResult {
-	return state.CheckpointResult{Status: TokenStatusFromProto(p), Revision: p.GetRevision()}
 }
 
 // RegistrationFromProto reads a registration of the node name.

@@ -99,6 +99,7 @@ func (s *Store) beginFinish(f *state.Finish) (*ending, state.TokenStatus, error)
 		Tail:        f.Tail,
 		OutputBytes: f.OutputBytes,
 	})
+	s.dropTraces(e.request, f)
 	return e, 0, nil
 }
 
@@ -196,6 +197,7 @@ func (s *Store) verdictRequest(l *state.Live, rec *state.Record) (*request, name
 // its token alone tells that its run has no verdict.
 func (s *Store) foreignRequest(l *state.Live, rec *state.Record) *request {
 	r, k := s.verdictRequest(l, rec)
+	s.dropProgress(r, l)
 	if l.Exclusive {
 		r.txn.Then = append(r.txn.Then, kv.Delete(k.live))
 		r.writes = append(r.writes, s.batch.hash(k.live), s.batch.hash(k.active)) // as claims do

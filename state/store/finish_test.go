@@ -204,32 +204,32 @@ func TestCheckpoints(t *testing.T) {
 		r := newRig(t)
 		rev, a := r.setJob(billing), r.register("a")
 		l := r.start(claimOf(billing, rev, a, 5, exclusive))
-		save := func(l state.Live, data string, previous int64) (state.CheckpointResult, error) {
-			return r.s.Checkpoint(t.Context(), state.Checkpoint{Live: l, Data: []byte(data), Previous: previous, Saved: slotAt(5)})
+		save := func(l state.Live, data string, previous, number int64) (state.CheckpointResult, error) {
+			return r.s.Checkpoint(t.Context(), state.Checkpoint{Live: l, Data: []byte(data), Previous: previous, Number: number, Saved: slotAt(5)})
 		}
 		stored := func() (string, int64) {
-			data, rev, err := r.s.GetCheckpoint(t.Context(), billing, l.Run, 0)
+			last, err := r.s.GetCheckpoint(t.Context(), state.CheckpointRef{Job: billing, Run: l.Run})
 			require.NoError(t, err)
-			return string(data), rev
+			return string(last.Data), last.Revision
 		}
 		_, none := stored()
 		require.Zero(t, none)
 
-		one, err := save(l, "one", 0)
+		one, err := save(l, "one", 0, 1)
 		require.NoError(t, err)
 		require.Equal(t, state.TokenStored, one.Status)
-		same, err := save(l, "one", 0)
+		same, err := save(l, "one", 0, 1)
 		require.NoError(t, err)
 		require.Equal(t, one, same, "asked again")
-		two, err := save(l, "two", one.Revision)
+		two, err := save(l, "two", one.Revision, 2)
 		require.NoError(t, err)
 		require.Greater(t, two.Revision, one.Revision)
 
 		// A late duplicate of the first, and one that knows an older state.
-		_, err = save(l, "one", 0)
-		require.ErrorIs(t, err, ErrChanged)
-		_, err = save(l, "three", one.Revision)
-		require.ErrorIs(t, err, ErrChanged)
+		_, err = save(l, "one", 0, 1)
+		require.ErrorIs(t, err, state.ErrCheckpointChanged)
+		_, err = save(l, "three", one.Revision, 2)
+		require.ErrorIs(t, err, state.ErrCheckpointChanged)
 		data, at := stored()
 		require.Equal(t, "two", data)
 		require.Equal(t, two.Revision, at)
@@ -237,14 +237,14 @@ func TestCheckpoints(t *testing.T) {
 		// The next attempt goes on from the last accepted one; the earlier
 		// attempt changes nothing any more.
 		next := r.start(again(r.wait(l), rev, a))
-		late, err := save(l, "late", two.Revision)
+		late, err := save(l, "late", two.Revision, 3)
 		require.NoError(t, err)
 		require.Equal(t, state.TokenFenced, late.Status)
-		three, err := save(next, "three", two.Revision)
+		three, err := save(next, "three", two.Revision, 3)
 		require.NoError(t, err)
 		require.Equal(t, state.TokenStored, three.Status)
 		r.end(next)
-		late, err = save(next, "four", three.Revision)
+		late, err = save(next, "four", three.Revision, 4)
 		require.NoError(t, err)
 		require.Equal(t, state.TokenFenced, late.Status)
 		data, _ = stored()

@@ -214,6 +214,9 @@ func (s *Store) commitEdit(
 	if mutant.Off(mutant.DeletedNote) {
 		ops = ops[:1]
 	}
+	if prefix := s.keys.checkpointsOfJob(id); next == nil {
+		ops = append(ops, kv.DeleteRange(prefix, end(prefix)))
+	}
 	if next != nil {
 		value, err := proto.Marshal(next)
 		if err != nil {

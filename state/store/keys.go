@@ -128,8 +128,38 @@ func (k keys) historyRun(id state.JobID, run state.RunID) string {
 	return k.history() + jobPart(id) + "/" + escape(string(run))
 }
 
-func (k keys) checkpoint(id state.JobID, run state.RunID, shard int) string {
-	return k.prefix + "checkpoints/" + jobPart(id) + "/" + escape(string(run)) + "/" + strconv.Itoa(shard)
+// checkpoint is the head of a shard's checkpoints: see checkpoint.go.
+func (k keys) checkpoint(of state.CheckpointRef) string {
+	if of.OfJob {
+		return k.checkpointsOfJob(of.Job) + strconv.Itoa(of.Shard)
+	}
+	return k.checkpointsOf(of.Job, of.Run) + strconv.Itoa(of.Shard)
+}
+
+func (k keys) checkpoints() string { return k.prefix + "checkpoints/" }
+
+// checkpointsOf is where those of a run lie.
+func (k keys) checkpointsOf(id state.JobID, run state.RunID) string {
+	return k.checkpoints() + jobPart(id) + "/" + escape(string(run)) + "/"
+}
+
+// checkpointsOfJob is where those lie that outlive runs. No run's id is written so.
+func (k keys) checkpointsOfJob(id state.JobID) string {
+	return k.checkpoints() + jobPart(id) + "/" + gate + "/"
+}
+
+// checkpointSlot is where what was saved lies, below the head.
+func checkpointSlot(head string, n int64) string { return head + "/" + strconv.FormatInt(n, 10) }
+
+// shardEnd is the end of the range of a key that ends in a shard's number, and of all
+// below it: no other number lies in between.
+func shardEnd(key string) string { return key + string(rune('/'+1)) }
+
+func (k keys) progress() string { return k.prefix + "progress/" }
+
+// progressOf is where the progress of a run's shards lies.
+func (k keys) progressOf(id state.JobID, run state.RunID) string {
+	return k.progress() + jobPart(id) + "/" + escape(string(run)) + "/"
 }
 
 // parseJob reads the job's id from the rest of a key, "<ns>/<job>" and perhaps

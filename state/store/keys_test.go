@@ -90,7 +90,7 @@ func TestNoJobReachesIntoAnother(t *testing.T) {
 			func(id state.JobID) string { return k.activeShard(id, run, shard) },
 			func(id state.JobID) string { return k.historyRun(id, run) },
 			func(id state.JobID) string { return k.pendingRun(id, run) },
-			func(id state.JobID) string { return k.checkpoint(id, run, shard) },
+			func(id state.JobID) string { return k.checkpoint(state.CheckpointRef{Job: id, Run: run, Shard: shard}) },
 		} {
 			require.NotEqual(rt, of(x), of(y))
 		}
@@ -100,7 +100,7 @@ func TestNoJobReachesIntoAnother(t *testing.T) {
 func TestKindsOfKeysAreApart(t *testing.T) {
 	k := keys{DefaultPrefix}
 	prefixes := []string{
-		k.jobs(), k.nodes(), k.pending(), k.active(), k.history(), k.versions(), k.prefix + "checkpoints/", k.prefix + "timeline/",
+		k.jobs(), k.nodes(), k.pending(), k.active(), k.history(), k.versions(), k.checkpoints(), k.progress(), k.prefix + "timeline/",
 		k.prefix + "leader/",
 	}
 	for _, a := range prefixes {

@@ -110,11 +110,11 @@ func (e *modelExecutor) claim(c state.Claim) {
 		}
 	}
 	if e.insist(func(ctx context.Context) error {
-		data, saved, err := e.s.GetCheckpoint(ctx, l.Job, l.Run, l.Shard)
-		if saved != 0 {
-			h.progress = binary.BigEndian.Uint64(data)
+		last, err := e.s.GetCheckpoint(ctx, state.CheckpointRef{Job: l.Job, Run: l.Run, Shard: l.Shard})
+		if last.Revision != 0 {
+			h.progress = binary.BigEndian.Uint64(last.Data)
 		}
-		h.saved = saved
+		h.saved = last.Revision
 		return err
 	}) {
 		e.held = append(e.held, h)
@@ -144,6 +144,7 @@ func (e *modelExecutor) save() {
 	h := &e.held[e.rng.IntN(len(e.held))]
 	c := state.Checkpoint{
 		Live: h.live, Data: binary.BigEndian.AppendUint64(nil, h.progress+1), Previous: h.saved, Saved: h.live.Due,
+		Number: int64(h.progress + 1), Keep: 3, //nolint:gosec // small
 	}
 	var res state.CheckpointResult
 	if e.insist(func(ctx context.Context) (err error) {

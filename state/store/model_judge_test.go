@@ -95,6 +95,10 @@ func (j *judgement) revision(events []kv.Event) {
 		case strings.HasPrefix(key, k.prefix+"checkpoints/"):
 			var p statev1.Checkpoint
 			require.NoError(j.m.t, proto.Unmarshal(e.KV.Value, &p))
+			if p.GetData() == nil {
+				continue // the head
+			}
+			key = key[:strings.LastIndexByte(key, '/')]
 			n := binary.BigEndian.Uint64(p.GetData())
 			if n != j.saved[key]+1 {
 				j.errorf("checkpoint %d of %s after %d", n, key, j.saved[key])

@@ -296,9 +296,9 @@ func TestLateRepetitions(t *testing.T) {
 			require.Equal(t, before, r.dump())
 		}
 		l := r.start(claimOf(billing, rev, a, 1, exclusive))
-		one, err := r.s.Checkpoint(t.Context(), state.Checkpoint{Live: l, Data: []byte("1")})
+		one, err := r.s.Checkpoint(t.Context(), state.Checkpoint{Live: l, Data: []byte("1"), Number: 1})
 		require.NoError(t, err)
-		_, err = r.s.Checkpoint(t.Context(), state.Checkpoint{Live: l, Data: []byte("2"), Previous: one.Revision})
+		_, err = r.s.Checkpoint(t.Context(), state.Checkpoint{Live: l, Data: []byte("2"), Number: 2, Previous: one.Revision})
 		require.NoError(t, err)
 		repeat()
 		w := r.wait(l)

@@ -202,16 +202,16 @@ func TestLateCheckpoint(t *testing.T) {
 		live := w.entry(j, run).Live[0]
 		x.link.overtake("checkpoints", 3*time.Second)
 		previous := int64(0)
-		for _, text := range []string{"first", "second"} {
-			saved, err := x.store.Checkpoint(w.ctx, state.Checkpoint{Live: live, Data: []byte(text), Previous: previous, Saved: time.Now()})
+		for i, text := range []string{"first", "second"} {
+			saved, err := x.store.Checkpoint(w.ctx, state.Checkpoint{Live: live, Data: []byte(text), Previous: previous, Number: int64(i + 1), Saved: time.Now()})
 			require.NoError(t, err)
 			require.Equal(t, state.TokenStored, saved.Status)
 			previous = saved.Revision
 		}
 		w.pass(5 * time.Second)
-		data, _, err := w.api.GetCheckpoint(w.ctx, j.id, run, live.Shard)
+		last, err := w.api.GetCheckpoint(w.ctx, state.CheckpointRef{Job: j.id, Run: run, Shard: live.Shard})
 		require.NoError(t, err)
-		require.Equal(t, "second", string(data), "the checkpoint went back")
+		require.Equal(t, "second", string(last.Data), "the checkpoint went back")
 	})
 }
 

@@ -1594,6 +1594,7 @@ type RecordEntry struct {
 	//	*RecordEntry_Claim
 	//	*RecordEntry_Finish
 	//	*RecordEntry_Checkpoint
+	//	*RecordEntry_Progress
 	Kind          isRecordEntry_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1670,6 +1671,15 @@ func (x *RecordEntry) GetCheckpoint() *Checkpoint {
 	return nil
 }
 
+func (x *RecordEntry) GetProgress() *SaveProgress {
+	if x != nil {
+		if x, ok := x.Kind.(*RecordEntry_Progress); ok {
+			return x.Progress
+		}
+	}
+	return nil
+}
+
 type isRecordEntry_Kind interface {
 	isRecordEntry_Kind()
 }
@@ -1685,8 +1695,13 @@ type RecordEntry_Finish struct {
 }
 
 type RecordEntry_Checkpoint struct {
-	// Save progress.
+	// Save a checkpoint.
 	Checkpoint *Checkpoint `protobuf:"bytes,4,opt,name=checkpoint,proto3,oneof"`
+}
+
+type RecordEntry_Progress struct {
+	// Note how far the work has come.
+	Progress *SaveProgress `protobuf:"bytes,50,opt,name=progress,proto3,oneof"`
 }
 
 func (*RecordEntry_Claim) isRecordEntry_Kind() {}
@@ -1694,6 +1709,8 @@ func (*RecordEntry_Claim) isRecordEntry_Kind() {}
 func (*RecordEntry_Finish) isRecordEntry_Kind() {}
 
 func (*RecordEntry_Checkpoint) isRecordEntry_Kind() {}
+
+func (*RecordEntry_Progress) isRecordEntry_Kind() {}
 
 // RecordResponse has answers.
 type RecordResponse struct {
@@ -1847,7 +1864,7 @@ type RecordAnswer_Claim struct {
 }
 
 type RecordAnswer_Token struct {
-	// To a finish or checkpoint.
+	// To all else.
 	Token *TokenAnswer `protobuf:"bytes,5,opt,name=token,proto3,oneof"`
 }
 
@@ -2166,7 +2183,11 @@ type Finish struct {
 	// 1970. 0: the attempt's state is the verdict.
 	Retry int64 `protobuf:"varint,10,opt,name=retry,proto3" json:"retry,omitempty"`
 	// More about the reason, for people.
-	Detail        string `protobuf:"bytes,11,opt,name=detail,proto3" json:"detail,omitempty"`
+	Detail string `protobuf:"bytes,11,opt,name=detail,proto3" json:"detail,omitempty"`
+	// The shard may have checkpoints of this run.
+	Saved bool `protobuf:"varint,50,opt,name=saved,proto3" json:"saved,omitempty"`
+	// It may have progress in the store.
+	Reported      bool `protobuf:"varint,51,opt,name=reported,proto3" json:"reported,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2278,7 +2299,21 @@ func (x *Finish) GetDetail() string {
 	return ""
 }
 
-// Checkpoint saves progress: see state.Checkpoint.
+func (x *Finish) GetSaved() bool {
+	if x != nil {
+		return x.Saved
+	}
+	return false
+}
+
+func (x *Finish) GetReported() bool {
+	if x != nil {
+		return x.Reported
+	}
+	return false
+}
+
+// Checkpoint saves what the work asks for: see state.Checkpoint.
 type Checkpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The job's namespace.
@@ -2298,7 +2333,13 @@ type Checkpoint struct {
 	// ModRevision of the checkpoint before, 0 for none.
 	Previous int64 `protobuf:"varint,8,opt,name=previous,proto3" json:"previous,omitempty"`
 	// When it was saved, in microseconds since 1970. A repetition has the same.
-	Saved         int64 `protobuf:"varint,9,opt,name=saved,proto3" json:"saved,omitempty"`
+	Saved int64 `protobuf:"varint,9,opt,name=saved,proto3" json:"saved,omitempty"`
+	// Counts the shard's checkpoints from 1.
+	Number int64 `protobuf:"varint,50,opt,name=number,proto3" json:"number,omitempty"`
+	// How many are kept; 0 means 1.
+	Keep int32 `protobuf:"varint,51,opt,name=keep,proto3" json:"keep,omitempty"`
+	// It outlives the run.
+	OfJob         bool `protobuf:"varint,52,opt,name=of_job,json=ofJob,proto3" json:"of_job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2396,6 +2437,127 @@ func (x *Checkpoint) GetSaved() int64 {
 	return 0
 }
 
+func (x *Checkpoint) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetKeep() int32 {
+	if x != nil {
+		return x.Keep
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetOfJob() bool {
+	if x != nil {
+		return x.OfJob
+	}
+	return false
+}
+
+// SaveProgress notes how far an attempt has come: see state.ProgressReport.
+type SaveProgress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job's namespace.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The job's name.
+	Job string `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	// The run.
+	Run string `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
+	// The shard.
+	Shard int32 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"`
+	// The run holds the job's overlap gate.
+	Exclusive bool `protobuf:"varint,5,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
+	// The attempt's token.
+	Token int64 `protobuf:"varint,6,opt,name=token,proto3" json:"token,omitempty"`
+	// What it says.
+	Progress      *v11.Progress `protobuf:"bytes,7,opt,name=progress,proto3" json:"progress,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SaveProgress) Reset() {
+	*x = SaveProgress{}
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SaveProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SaveProgress) ProtoMessage() {}
+
+func (x *SaveProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SaveProgress.ProtoReflect.Descriptor instead.
+func (*SaveProgress) Descriptor() ([]byte, []int) {
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SaveProgress) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *SaveProgress) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *SaveProgress) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *SaveProgress) GetShard() int32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *SaveProgress) GetExclusive() bool {
+	if x != nil {
+		return x.Exclusive
+	}
+	return false
+}
+
+func (x *SaveProgress) GetToken() int64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *SaveProgress) GetProgress() *v11.Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
 // TokenAnswer says whether the token still stood.
 type TokenAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2409,7 +2571,7 @@ type TokenAnswer struct {
 
 func (x *TokenAnswer) Reset() {
 	*x = TokenAnswer{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2421,7 +2583,7 @@ func (x *TokenAnswer) String() string {
 func (*TokenAnswer) ProtoMessage() {}
 
 func (x *TokenAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2434,7 +2596,7 @@ func (x *TokenAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenAnswer.ProtoReflect.Descriptor instead.
 func (*TokenAnswer) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{28}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TokenAnswer) GetStatus() uint32 {
@@ -2461,14 +2623,16 @@ type GetCheckpointRequest struct {
 	// The run.
 	Run string `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
 	// The shard.
-	Shard         int32 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"`
+	Shard int32 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"`
+	// The job's own, which outlives runs.
+	OfJob         bool `protobuf:"varint,50,opt,name=of_job,json=ofJob,proto3" json:"of_job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2480,7 +2644,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2493,7 +2657,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{29}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetCheckpointRequest) GetNamespace() string {
@@ -2524,20 +2688,35 @@ func (x *GetCheckpointRequest) GetShard() int32 {
 	return 0
 }
 
+func (x *GetCheckpointRequest) GetOfJob() bool {
+	if x != nil {
+		return x.OfJob
+	}
+	return false
+}
+
 // GetCheckpointResponse has what the work saved.
 type GetCheckpointResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The bytes.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// ModRevision of the checkpoint, 0 for none.
-	Revision      int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// The revision that the next one names, 0 for none.
+	Revision int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Counts the shard's checkpoints from 1.
+	Number int64 `protobuf:"varint,50,opt,name=number,proto3" json:"number,omitempty"`
+	// The token of the attempt that saved it.
+	Token int64 `protobuf:"varint,51,opt,name=token,proto3" json:"token,omitempty"`
+	// When, in microseconds since 1970.
+	Saved int64 `protobuf:"varint,52,opt,name=saved,proto3" json:"saved,omitempty"`
+	// The run that saved it.
+	Run           string `protobuf:"bytes,53,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2549,7 +2728,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2562,7 +2741,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{30}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetCheckpointResponse) GetData() []byte {
@@ -2579,6 +2758,34 @@ func (x *GetCheckpointResponse) GetRevision() int64 {
 	return 0
 }
 
+func (x *GetCheckpointResponse) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *GetCheckpointResponse) GetToken() int64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *GetCheckpointResponse) GetSaved() int64 {
+	if x != nil {
+		return x.Saved
+	}
+	return 0
+}
+
+func (x *GetCheckpointResponse) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
 // FollowLeaderRequest asks who leads.
 type FollowLeaderRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2588,7 +2795,7 @@ type FollowLeaderRequest struct {
 
 func (x *FollowLeaderRequest) Reset() {
 	*x = FollowLeaderRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[31]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2600,7 +2807,7 @@ func (x *FollowLeaderRequest) String() string {
 func (*FollowLeaderRequest) ProtoMessage() {}
 
 func (x *FollowLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[31]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2613,7 +2820,7 @@ func (x *FollowLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLeaderRequest.ProtoReflect.Descriptor instead.
 func (*FollowLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{31}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
 // FollowLeaderResponse says who leads.
@@ -2633,7 +2840,7 @@ type FollowLeaderResponse struct {
 
 func (x *FollowLeaderResponse) Reset() {
 	*x = FollowLeaderResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2645,7 +2852,7 @@ func (x *FollowLeaderResponse) String() string {
 func (*FollowLeaderResponse) ProtoMessage() {}
 
 func (x *FollowLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2658,7 +2865,7 @@ func (x *FollowLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLeaderResponse.ProtoReflect.Descriptor instead.
 func (*FollowLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{32}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *FollowLeaderResponse) GetName() string {
@@ -2799,14 +3006,15 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x0eowner_revision\x18\x03 \x01(\x03R\rownerRevision\"\x14\n" +
 	"\x12DeregisterResponse\"I\n" +
 	"\rRecordRequest\x128\n" +
-	"\aentries\x18\x01 \x03(\v2\x1e.leaderd.worker.v1.RecordEntryR\aentries\"\xcd\x01\n" +
+	"\aentries\x18\x01 \x03(\v2\x1e.leaderd.worker.v1.RecordEntryR\aentries\"\x8c\x02\n" +
 	"\vRecordEntry\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x120\n" +
 	"\x05claim\x18\x02 \x01(\v2\x18.leaderd.worker.v1.ClaimH\x00R\x05claim\x123\n" +
 	"\x06finish\x18\x03 \x01(\v2\x19.leaderd.worker.v1.FinishH\x00R\x06finish\x12?\n" +
 	"\n" +
 	"checkpoint\x18\x04 \x01(\v2\x1d.leaderd.worker.v1.CheckpointH\x00R\n" +
-	"checkpointB\x06\n" +
+	"checkpoint\x12=\n" +
+	"\bprogress\x182 \x01(\v2\x1f.leaderd.worker.v1.SaveProgressH\x00R\bprogressB\x06\n" +
 	"\x04kind\"K\n" +
 	"\x0eRecordResponse\x129\n" +
 	"\aanswers\x18\x01 \x03(\v2\x1f.leaderd.worker.v1.RecordAnswerR\aanswers\"\xc0\x01\n" +
@@ -2842,7 +3050,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x04live\x18\x04 \x01(\v2\x16.leaderd.state.v1.LiveR\x04live\x12!\n" +
 	"\texclusive\x18\x05 \x01(\bH\x00R\texclusive\x88\x01\x01B\f\n" +
 	"\n" +
-	"_exclusive\"\xca\x02\n" +
+	"_exclusive\"\xfc\x02\n" +
 	"\x06Finish\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12*\n" +
@@ -2855,7 +3063,9 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x06reason\x18\t \x01(\tR\x06reason\x12\x14\n" +
 	"\x05retry\x18\n" +
 	" \x01(\x03R\x05retry\x12\x16\n" +
-	"\x06detail\x18\v \x01(\tR\x06detail\"\xde\x01\n" +
+	"\x06detail\x18\v \x01(\tR\x06detail\x12\x14\n" +
+	"\x05saved\x182 \x01(\bR\x05saved\x12\x1a\n" +
+	"\breported\x183 \x01(\bR\breported\"\xa1\x02\n" +
 	"\n" +
 	"Checkpoint\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
@@ -2866,18 +3076,34 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x05token\x18\x06 \x01(\x03R\x05token\x12\x12\n" +
 	"\x04data\x18\a \x01(\fR\x04data\x12\x1a\n" +
 	"\bprevious\x18\b \x01(\x03R\bprevious\x12\x14\n" +
-	"\x05saved\x18\t \x01(\x03R\x05saved\"A\n" +
+	"\x05saved\x18\t \x01(\x03R\x05saved\x12\x16\n" +
+	"\x06number\x182 \x01(\x03R\x06number\x12\x12\n" +
+	"\x04keep\x183 \x01(\x05R\x04keep\x12\x15\n" +
+	"\x06of_job\x184 \x01(\bR\x05ofJob\"\xd2\x01\n" +
+	"\fSaveProgress\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x10\n" +
+	"\x03run\x18\x03 \x01(\tR\x03run\x12\x14\n" +
+	"\x05shard\x18\x04 \x01(\x05R\x05shard\x12\x1c\n" +
+	"\texclusive\x18\x05 \x01(\bR\texclusive\x12\x14\n" +
+	"\x05token\x18\x06 \x01(\x03R\x05token\x126\n" +
+	"\bprogress\x18\a \x01(\v2\x1a.leaderd.state.v1.ProgressR\bprogress\"A\n" +
 	"\vTokenAnswer\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\"n\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"\x85\x01\n" +
 	"\x14GetCheckpointRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x10\n" +
 	"\x03run\x18\x03 \x01(\tR\x03run\x12\x14\n" +
-	"\x05shard\x18\x04 \x01(\x05R\x05shard\"G\n" +
+	"\x05shard\x18\x04 \x01(\x05R\x05shard\x12\x15\n" +
+	"\x06of_job\x182 \x01(\bR\x05ofJob\"\x9d\x01\n" +
 	"\x15GetCheckpointResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\"\x15\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x16\n" +
+	"\x06number\x182 \x01(\x03R\x06number\x12\x14\n" +
+	"\x05token\x183 \x01(\x03R\x05token\x12\x14\n" +
+	"\x05saved\x184 \x01(\x03R\x05saved\x12\x10\n" +
+	"\x03run\x185 \x01(\tR\x03run\"\x15\n" +
 	"\x13FollowLeaderRequest\"\x9a\x01\n" +
 	"\x14FollowLeaderResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
@@ -2908,7 +3134,7 @@ func file_leaderd_worker_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_leaderd_worker_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_leaderd_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_leaderd_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_leaderd_worker_v1_worker_proto_goTypes = []any{
 	(Progress_Step)(0),            // 0: leaderd.worker.v1.Progress.Step
 	(*AttendRequest)(nil),         // 1: leaderd.worker.v1.AttendRequest
@@ -2939,17 +3165,19 @@ var file_leaderd_worker_v1_worker_proto_goTypes = []any{
 	(*ClaimAnswer)(nil),           // 26: leaderd.worker.v1.ClaimAnswer
 	(*Finish)(nil),                // 27: leaderd.worker.v1.Finish
 	(*Checkpoint)(nil),            // 28: leaderd.worker.v1.Checkpoint
-	(*TokenAnswer)(nil),           // 29: leaderd.worker.v1.TokenAnswer
-	(*GetCheckpointRequest)(nil),  // 30: leaderd.worker.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil), // 31: leaderd.worker.v1.GetCheckpointResponse
-	(*FollowLeaderRequest)(nil),   // 32: leaderd.worker.v1.FollowLeaderRequest
-	(*FollowLeaderResponse)(nil),  // 33: leaderd.worker.v1.FollowLeaderResponse
-	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
-	(*v1.JobSpec)(nil),            // 35: leaderd.v1.JobSpec
-	(*v11.Node)(nil),              // 36: leaderd.state.v1.Node
-	(*v11.Live)(nil),              // 37: leaderd.state.v1.Live
-	(v1.Overlap)(0),               // 38: leaderd.v1.Overlap
-	(*v11.Attempt)(nil),           // 39: leaderd.state.v1.Attempt
+	(*SaveProgress)(nil),          // 29: leaderd.worker.v1.SaveProgress
+	(*TokenAnswer)(nil),           // 30: leaderd.worker.v1.TokenAnswer
+	(*GetCheckpointRequest)(nil),  // 31: leaderd.worker.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil), // 32: leaderd.worker.v1.GetCheckpointResponse
+	(*FollowLeaderRequest)(nil),   // 33: leaderd.worker.v1.FollowLeaderRequest
+	(*FollowLeaderResponse)(nil),  // 34: leaderd.worker.v1.FollowLeaderResponse
+	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
+	(*v1.JobSpec)(nil),            // 36: leaderd.v1.JobSpec
+	(*v11.Node)(nil),              // 37: leaderd.state.v1.Node
+	(*v11.Live)(nil),              // 38: leaderd.state.v1.Live
+	(v1.Overlap)(0),               // 39: leaderd.v1.Overlap
+	(*v11.Attempt)(nil),           // 40: leaderd.state.v1.Attempt
+	(*v11.Progress)(nil),          // 41: leaderd.state.v1.Progress
 }
 var file_leaderd_worker_v1_worker_proto_depIdxs = []int32{
 	4,  // 0: leaderd.worker.v1.AttendRequest.hello:type_name -> leaderd.worker.v1.Hello
@@ -2961,51 +3189,53 @@ var file_leaderd_worker_v1_worker_proto_depIdxs = []int32{
 	7,  // 6: leaderd.worker.v1.AttendResponse.pulse:type_name -> leaderd.worker.v1.Pulse
 	3,  // 7: leaderd.worker.v1.AttendResponse.cancel:type_name -> leaderd.worker.v1.Cancel
 	5,  // 8: leaderd.worker.v1.Hello.held:type_name -> leaderd.worker.v1.Held
-	34, // 9: leaderd.worker.v1.Welcome.horizon:type_name -> google.protobuf.Duration
-	34, // 10: leaderd.worker.v1.Welcome.pulse_interval:type_name -> google.protobuf.Duration
-	35, // 11: leaderd.worker.v1.Spec.spec:type_name -> leaderd.v1.JobSpec
+	35, // 9: leaderd.worker.v1.Welcome.horizon:type_name -> google.protobuf.Duration
+	35, // 10: leaderd.worker.v1.Welcome.pulse_interval:type_name -> google.protobuf.Duration
+	36, // 11: leaderd.worker.v1.Spec.spec:type_name -> leaderd.v1.JobSpec
 	8,  // 12: leaderd.worker.v1.Plan.specs:type_name -> leaderd.worker.v1.Spec
 	10, // 13: leaderd.worker.v1.Plan.entries:type_name -> leaderd.worker.v1.Entry
 	13, // 14: leaderd.worker.v1.Report.progress:type_name -> leaderd.worker.v1.Progress
 	0,  // 15: leaderd.worker.v1.Progress.step:type_name -> leaderd.worker.v1.Progress.Step
-	36, // 16: leaderd.worker.v1.RegisterRequest.node:type_name -> leaderd.state.v1.Node
-	34, // 17: leaderd.worker.v1.RegisterRequest.ttl:type_name -> google.protobuf.Duration
-	34, // 18: leaderd.worker.v1.RegisterResponse.ttl:type_name -> google.protobuf.Duration
-	34, // 19: leaderd.worker.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
+	37, // 16: leaderd.worker.v1.RegisterRequest.node:type_name -> leaderd.state.v1.Node
+	35, // 17: leaderd.worker.v1.RegisterRequest.ttl:type_name -> google.protobuf.Duration
+	35, // 18: leaderd.worker.v1.RegisterResponse.ttl:type_name -> google.protobuf.Duration
+	35, // 19: leaderd.worker.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
 	21, // 20: leaderd.worker.v1.RecordRequest.entries:type_name -> leaderd.worker.v1.RecordEntry
 	24, // 21: leaderd.worker.v1.RecordEntry.claim:type_name -> leaderd.worker.v1.Claim
 	27, // 22: leaderd.worker.v1.RecordEntry.finish:type_name -> leaderd.worker.v1.Finish
 	28, // 23: leaderd.worker.v1.RecordEntry.checkpoint:type_name -> leaderd.worker.v1.Checkpoint
-	23, // 24: leaderd.worker.v1.RecordResponse.answers:type_name -> leaderd.worker.v1.RecordAnswer
-	26, // 25: leaderd.worker.v1.RecordAnswer.claim:type_name -> leaderd.worker.v1.ClaimAnswer
-	29, // 26: leaderd.worker.v1.RecordAnswer.token:type_name -> leaderd.worker.v1.TokenAnswer
-	37, // 27: leaderd.worker.v1.Claim.live:type_name -> leaderd.state.v1.Live
-	25, // 28: leaderd.worker.v1.Claim.gate:type_name -> leaderd.worker.v1.Gate
-	38, // 29: leaderd.worker.v1.Gate.policy:type_name -> leaderd.v1.Overlap
-	39, // 30: leaderd.worker.v1.ClaimAnswer.attempts:type_name -> leaderd.state.v1.Attempt
-	37, // 31: leaderd.worker.v1.ClaimAnswer.live:type_name -> leaderd.state.v1.Live
-	37, // 32: leaderd.worker.v1.Finish.live:type_name -> leaderd.state.v1.Live
-	39, // 33: leaderd.worker.v1.Finish.attempt:type_name -> leaderd.state.v1.Attempt
-	34, // 34: leaderd.worker.v1.FollowLeaderResponse.pulse_interval:type_name -> google.protobuf.Duration
-	1,  // 35: leaderd.worker.v1.LeaderService.Attend:input_type -> leaderd.worker.v1.AttendRequest
-	14, // 36: leaderd.worker.v1.JournalService.Register:input_type -> leaderd.worker.v1.RegisterRequest
-	16, // 37: leaderd.worker.v1.JournalService.KeepAlive:input_type -> leaderd.worker.v1.KeepAliveRequest
-	18, // 38: leaderd.worker.v1.JournalService.Deregister:input_type -> leaderd.worker.v1.DeregisterRequest
-	20, // 39: leaderd.worker.v1.JournalService.Record:input_type -> leaderd.worker.v1.RecordRequest
-	30, // 40: leaderd.worker.v1.JournalService.GetCheckpoint:input_type -> leaderd.worker.v1.GetCheckpointRequest
-	32, // 41: leaderd.worker.v1.JournalService.FollowLeader:input_type -> leaderd.worker.v1.FollowLeaderRequest
-	2,  // 42: leaderd.worker.v1.LeaderService.Attend:output_type -> leaderd.worker.v1.AttendResponse
-	15, // 43: leaderd.worker.v1.JournalService.Register:output_type -> leaderd.worker.v1.RegisterResponse
-	17, // 44: leaderd.worker.v1.JournalService.KeepAlive:output_type -> leaderd.worker.v1.KeepAliveResponse
-	19, // 45: leaderd.worker.v1.JournalService.Deregister:output_type -> leaderd.worker.v1.DeregisterResponse
-	22, // 46: leaderd.worker.v1.JournalService.Record:output_type -> leaderd.worker.v1.RecordResponse
-	31, // 47: leaderd.worker.v1.JournalService.GetCheckpoint:output_type -> leaderd.worker.v1.GetCheckpointResponse
-	33, // 48: leaderd.worker.v1.JournalService.FollowLeader:output_type -> leaderd.worker.v1.FollowLeaderResponse
-	42, // [42:49] is the sub-list for method output_type
-	35, // [35:42] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	29, // 24: leaderd.worker.v1.RecordEntry.progress:type_name -> leaderd.worker.v1.SaveProgress
+	23, // 25: leaderd.worker.v1.RecordResponse.answers:type_name -> leaderd.worker.v1.RecordAnswer
+	26, // 26: leaderd.worker.v1.RecordAnswer.claim:type_name -> leaderd.worker.v1.ClaimAnswer
+	30, // 27: leaderd.worker.v1.RecordAnswer.token:type_name -> leaderd.worker.v1.TokenAnswer
+	38, // 28: leaderd.worker.v1.Claim.live:type_name -> leaderd.state.v1.Live
+	25, // 29: leaderd.worker.v1.Claim.gate:type_name -> leaderd.worker.v1.Gate
+	39, // 30: leaderd.worker.v1.Gate.policy:type_name -> leaderd.v1.Overlap
+	40, // 31: leaderd.worker.v1.ClaimAnswer.attempts:type_name -> leaderd.state.v1.Attempt
+	38, // 32: leaderd.worker.v1.ClaimAnswer.live:type_name -> leaderd.state.v1.Live
+	38, // 33: leaderd.worker.v1.Finish.live:type_name -> leaderd.state.v1.Live
+	40, // 34: leaderd.worker.v1.Finish.attempt:type_name -> leaderd.state.v1.Attempt
+	41, // 35: leaderd.worker.v1.SaveProgress.progress:type_name -> leaderd.state.v1.Progress
+	35, // 36: leaderd.worker.v1.FollowLeaderResponse.pulse_interval:type_name -> google.protobuf.Duration
+	1,  // 37: leaderd.worker.v1.LeaderService.Attend:input_type -> leaderd.worker.v1.AttendRequest
+	14, // 38: leaderd.worker.v1.JournalService.Register:input_type -> leaderd.worker.v1.RegisterRequest
+	16, // 39: leaderd.worker.v1.JournalService.KeepAlive:input_type -> leaderd.worker.v1.KeepAliveRequest
+	18, // 40: leaderd.worker.v1.JournalService.Deregister:input_type -> leaderd.worker.v1.DeregisterRequest
+	20, // 41: leaderd.worker.v1.JournalService.Record:input_type -> leaderd.worker.v1.RecordRequest
+	31, // 42: leaderd.worker.v1.JournalService.GetCheckpoint:input_type -> leaderd.worker.v1.GetCheckpointRequest
+	33, // 43: leaderd.worker.v1.JournalService.FollowLeader:input_type -> leaderd.worker.v1.FollowLeaderRequest
+	2,  // 44: leaderd.worker.v1.LeaderService.Attend:output_type -> leaderd.worker.v1.AttendResponse
+	15, // 45: leaderd.worker.v1.JournalService.Register:output_type -> leaderd.worker.v1.RegisterResponse
+	17, // 46: leaderd.worker.v1.JournalService.KeepAlive:output_type -> leaderd.worker.v1.KeepAliveResponse
+	19, // 47: leaderd.worker.v1.JournalService.Deregister:output_type -> leaderd.worker.v1.DeregisterResponse
+	22, // 48: leaderd.worker.v1.JournalService.Record:output_type -> leaderd.worker.v1.RecordResponse
+	32, // 49: leaderd.worker.v1.JournalService.GetCheckpoint:output_type -> leaderd.worker.v1.GetCheckpointResponse
+	34, // 50: leaderd.worker.v1.JournalService.FollowLeader:output_type -> leaderd.worker.v1.FollowLeaderResponse
+	44, // [44:51] is the sub-list for method output_type
+	37, // [37:44] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_worker_v1_worker_proto_init() }
@@ -3029,6 +3259,7 @@ func file_leaderd_worker_v1_worker_proto_init() {
 		(*RecordEntry_Claim)(nil),
 		(*RecordEntry_Finish)(nil),
 		(*RecordEntry_Checkpoint)(nil),
+		(*RecordEntry_Progress)(nil),
 	}
 	file_leaderd_worker_v1_worker_proto_msgTypes[22].OneofWrappers = []any{
 		(*RecordAnswer_Claim)(nil),
@@ -3041,7 +3272,7 @@ func file_leaderd_worker_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_worker_v1_worker_proto_rawDesc), len(file_leaderd_worker_v1_worker_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

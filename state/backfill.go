@@ -86,6 +86,8 @@ type Backfill struct {
 	// CancelTime is when its end was asked for, with who and why; zero: it was not.
 	CancelTime                time.Time
 	CancelActor, CancelReason string
+	// CancelRunning ends the runs that are under way too.
+	CancelRunning bool
 	// Revision is the store's ModRevision.
 	Revision int64
 }
@@ -108,11 +110,18 @@ func (b *Backfill) Count(to RunState) {
 	}
 }
 
-// Cancel asks for its end; it is false where that was done before, or it has ended.
-func (b *Backfill) Cancel(now time.Time, actor, reason string) bool {
-	if !b.Active() || !b.CancelTime.IsZero() {
+// Cancel asks for its end, and with running for that of its runs that are under way,
+// which may also be asked for later. It is false where that was done before, or it has
+// ended.
+func (b *Backfill) Cancel(now time.Time, actor, reason string, running bool) bool {
+	switch {
+	case !b.Active():
+		return false
+	case b.CancelTime.IsZero():
+		b.CancelTime, b.CancelActor, b.CancelReason = now, actor, reason
+	case b.CancelRunning || !running:
 		return false
 	}
-	b.CancelTime, b.CancelActor, b.CancelReason = now, actor, reason
+	b.CancelRunning = running
 	return true
 }

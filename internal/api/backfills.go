@@ -3,14 +3,11 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/leaderd/leaderd/planner"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/store"
@@ -34,7 +31,6 @@ func (s *backfillService) CreateBackfill(ctx context.Context, req *leaderdv1.Cre
 	b := state.Backfill{
 		Job:             parseJob(&v, "parent", req.GetParent()),
 		From:            requiredTime(&v, "backfill.fromTime", asked.GetFromTime()),
-		To:              requiredTime(&v, "backfill.toTime", asked.GetToTime()),
 		All:             asked.GetSlots() == leaderdv1.Backfill_SLOTS_ALL,
 		Newest:          asked.GetOrder() == leaderdv1.Backfill_ORDER_NEWEST,
 		Concurrency:     int(max(asked.GetConcurrency(), 0)),
@@ -42,6 +38,9 @@ func (s *backfillService) CreateBackfill(ctx context.Context, req *leaderdv1.Cre
 		Actor:           actorOf(ctx, &v),
 		Reason:          asked.GetReason(),
 		Created:         now,
+	}
+	if asked.GetToTime() != nil {
+		b.To = checkedTime(&v, "backfill.toTime", asked.GetToTime())
 	}
 	checkBackfill(&v, &b, asked, now)
 	if err := refuse(v); err != nil {
@@ -111,164 +110,21 @@ func checkBackfill(v *state.Violations, b *state.Backfill, asked *leaderdv1.Back
 		v.Add("backfill.concurrency", "%d is outside 1–%d; 0 stands for 1", n, state.MaxBackfillConcurrency)
 	}
 	b.Concurrency = max(b.Concurrency, 1)
-	if b.From.IsZero() || b.To.IsZero() {
+	to := b.To
+	if asked.GetToTime() == nil {
+		to = later(now, b.From.Add(time.Second)) // what becomes of it is no later than now
+	}
+	if b.From.IsZero() || to.IsZero() {
 		return
 	}
 	switch {
-	case !b.From.Before(b.To):
-		v.Add("backfill.toTime", "%s is not after the beginning %s", b.To.Format(time.RFC3339), b.From.Format(time.RFC3339))
-	case b.To.Sub(b.From) > state.MaxBackfillWindow:
-		v.Add("backfill.toTime", "is %s after the beginning; at most %s are allowed", b.To.Sub(b.From), state.MaxBackfillWindow)
+	case !b.From.Before(to):
+		v.Add("backfill.toTime", "%s is not after the beginning %s", to.Format(time.RFC3339), b.From.Format(time.RFC3339))
+	case to.Sub(b.From) > state.MaxBackfillWindow:
+		v.Add("backfill.toTime", "is %s after the beginning; at most %s are allowed", to.Sub(b.From), state.MaxBackfillWindow)
 	case b.From.After(now):
 		v.Add("backfill.fromTime", "%s is in the future; only past slots can be run", b.From.Format(time.RFC3339))
 	}
-}
-
-// backfillSlot is a slot of the window, whether it gets a run, and what there is.
-type backfillSlot struct {
-	at   time.Time
-	run  bool
-	have string
-}
-
-// slots are those of the window, in order of the runs. Slots that the cluster may yet
-// decide are left out.
-func (s *backfillService) slots(ctx context.Context, job *state.Job, b *state.Backfill, now time.Time) ([]backfillSlot, error) {
-	var v state.Violations
-	plan := planner.Compile(job)
-	switch {
-	case plan.Broken != nil:
-		v.Add("parent", "the job is quarantined: %s", plan.Broken)
-		return nil, v
-	case len(job.Spec.Schedules) == 0:
-		v.Add("parent", "the job has no schedule, so it has no slots; see TriggerJob")
-		return nil, v
-	}
-	decided := now
-	mark, err := s.cfg.Watermark.GetWatermark(ctx)
-	if err != nil && !errors.Is(err, store.ErrCorrupt) { // the leader writes it anew
-		return nil, err
-	}
-	if err == nil && mark.Revision != 0 && mark.Instant.Before(decided) {
-		decided = mark.Instant
-	}
-	to := b.To
-	if end := decided.Add(time.Nanosecond); end.Before(to) {
-		to = end
-	}
-	named, more := plan.NamedSlots(b.From, to, state.MaxBackfillSlots)
-	switch {
-	case more:
-		v.Add("backfill.toTime", "the window has more than %d slots, the last of which is %s; ask for a shorter one",
-			state.MaxBackfillSlots, named[len(named)-1].Format(time.RFC3339))
-		return nil, v
-	case len(named) == 0:
-		past := b.To
-		if now.Before(past) {
-			past = now
-		}
-		if undecided, _ := plan.NamedSlots(slices.MaxFunc([]time.Time{to, b.From}, time.Time.Compare), past, 1); len(undecided) > 0 {
-			v.Add("backfill.fromTime", "the slots from then on, such as %s, are still open: the watermark is at %s, %s behind%s; "+
-				"the cluster may yet run them, so only slots before it can be run again", undecided[0].UTC().Format(time.RFC3339),
-				decided.Format(time.RFC3339), now.Sub(decided).Round(time.Second), holder(mark.Late))
-			return nil, v
-		}
-		v.Add("backfill.fromTime", "the job's schedules name no slot from then up to %s", to.Format(time.RFC3339))
-		return nil, v
-	}
-	have, err := s.have(ctx, b.Job, named)
-	if err != nil {
-		return nil, err
-	}
-	last := named[len(named)-1].Add(time.Second)
-	again, err := s.cfg.Backfills.BackfilledSlots(ctx, b.Job, named[0], last)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]backfillSlot, 0, len(named))
-	for _, at := range named {
-		slot := backfillSlot{at: at, run: true, have: "none"}
-		if e := have(at); e != nil {
-			slot.have, slot.run = haveOf(e)
-		}
-		if run, ok := again[at]; ok && slot.run {
-			slot.have, slot.run = "run "+string(run), false
-		}
-		slot.run = slot.run || b.All
-		if bar, barred := plan.Bar(at); barred { // it is not to run at all
-			slot.have, slot.run = state.StateSkipped.String()+":"+bar.Reason, false
-		}
-		all = append(all, slot)
-	}
-	if b.Newest {
-		slices.Reverse(all)
-	}
-	return all, nil
-}
-
-// holder names the job whose late run holds the watermark, where that is known.
-func holder(l state.Late) string {
-	if l.Runs == 0 {
-		return ""
-	}
-	why := "has not started"
-	if l.Reason != "" {
-		why += ": " + l.Reason
-	}
-	return fmt.Sprintf(", held by %s, whose run due %s %s", l.Worst, l.Since.Format(time.RFC3339), why)
-}
-
-// have reads what there is of slots, which are in order.
-func (s *backfillService) have(ctx context.Context, id state.JobID, slots []time.Time) (func(time.Time) *store.RunEntry, error) {
-	byslot, ranges := map[time.Time]*store.RunEntry{}, []*store.RunEntry(nil)
-	l := store.ListSlots{Job: id, From: slots[0], To: slots[len(slots)-1].Add(time.Second), Limit: maxPage}
-	for l.From.Before(l.To) {
-		page, err := s.cfg.Runs.ListSlots(ctx, l)
-		if err != nil {
-			return nil, err
-		}
-		if !page.Until.After(l.From) {
-			return nil, fmt.Errorf("slots of %s from %s on cannot be read", id, l.From)
-		}
-		for i := range page.Slots {
-			e := &page.Slots[i]
-			if e.Record != nil && e.Record.Count > 1 {
-				ranges = append(ranges, e)
-			}
-			if at, ok := e.Run.Slot(); ok {
-				byslot[at] = e
-			}
-		}
-		l.From = page.Until
-	}
-	return func(at time.Time) *store.RunEntry {
-		if e := byslot[at]; e != nil {
-			return e
-		}
-		for _, e := range ranges {
-			if e.Record.Covers(at) {
-				return e
-			}
-		}
-		return nil
-	}, nil
-}
-
-// haveOf says what there is of a slot, and whether that means that it is missing.
-func haveOf(e *store.RunEntry) (text string, missing bool) {
-	switch {
-	case e.Broken != nil:
-		return "unreadable", false
-	case e.Record != nil:
-		text = e.Record.State.String()
-		if e.Record.Reason != "" {
-			text += ":" + e.Record.Reason
-		}
-		return text, e.Record.State == state.StateSkipped || e.Record.State == state.StateMissed
-	case len(e.Live) > 0:
-		return e.Live[0].State.String(), false
-	}
-	return state.StatePending.String(), false
 }
 
 // GetBackfill implements leaderdv1.BackfillServiceServer.
@@ -325,7 +181,7 @@ func (s *backfillService) CancelBackfill(ctx context.Context, req *leaderdv1.Can
 	if err := refuse(v); err != nil {
 		return nil, err
 	}
-	b, err := s.cfg.Backfills.CancelBackfill(ctx, id, backfill, actor, req.GetReason(), s.cfg.Wall())
+	b, err := s.cfg.Backfills.CancelBackfill(ctx, id, backfill, actor, req.GetReason(), req.GetCancelRunning(), s.cfg.Wall())
 	if err != nil {
 		return nil, s.fail(ctx, writes, leaderdv1.ErrorReason_ERROR_REASON_BACKFILL_NOT_FOUND, req.GetName(), err)
 	}
@@ -368,6 +224,7 @@ func backfillOf(b *state.Backfill) *leaderdv1.Backfill {
 		CancelTime:      timeOf(b.CancelTime),
 		CancelActor:     b.CancelActor,
 		CancelReason:    b.CancelReason,
+		CancelRunning:   b.CancelRunning,
 	}
 	if b.ID != "" {
 		res.Name = jobName(b.Job) + "/backfills/" + string(b.ID)

@@ -92,7 +92,12 @@ func TestBackfillOverTheAPI(t *testing.T) {
 	require.Equal(t, []string{
 		"run 11:55 none", "run 12:00 none", "leave 12:05 succeeded", "run 12:10 skipped:overlap", "run 12:15 missed:outage",
 		"run 12:20 missed:outage", "run 12:25 missed:outage", "leave 12:30 failed", "run 12:35 none", "run 12:40 none",
-	}, dry(window(-5, 100)), "up to the watermark")
+	}, dry(&leaderdv1.Backfill{FromTime: timestamppb.New(minute(-5))}), "up to the watermark")
+	_, err := s.backfills.CreateBackfill(ctx, &leaderdv1.CreateBackfillRequest{Parent: billing, Backfill: window(-5, 46), ValidateOnly: true})
+	requireBadFields(t, err, "backfill.toTime")
+	require.ErrorContains(t, err, "the slots from 2026-11-30T12:45:00Z on are the cluster's own to run: the watermark is at 2026-11-30T12:42:00Z; "+
+		"leave the end out to have all before, or give that instant")
+	require.Len(t, dry(window(-5, 45)), 10, "its end is no part of it")
 	all := window(20, 35)
 	all.Slots, all.Order = leaderdv1.Backfill_SLOTS_ALL, leaderdv1.Backfill_ORDER_NEWEST
 	require.Equal(t, []string{"run 12:30 failed", "run 12:25 missed:outage", "run 12:20 missed:outage"}, dry(all), "up to, but not at, the end")
@@ -149,6 +154,13 @@ func TestBackfillOverTheAPI(t *testing.T) {
 	again, err := s.backfills.CancelBackfill(ctx, &leaderdv1.CancelBackfillRequest{Name: name, Reason: "once more"})
 	require.NoError(t, err)
 	require.Equal(t, "wrong month", again.GetBackfill().GetCancelReason())
+	require.False(t, again.GetBackfill().GetCancelRunning())
+	for _, running := range []bool{true, false} {
+		again, err = s.backfills.CancelBackfill(ctx, &leaderdv1.CancelBackfillRequest{Name: name, CancelRunning: running})
+		require.NoError(t, err)
+		require.True(t, again.GetBackfill().GetCancelRunning(), "it is not taken back")
+		require.Equal(t, "wrong month", again.GetBackfill().GetCancelReason())
+	}
 }
 
 func (s *served) writeRecord(t *testing.T, run state.RunID, to state.RunState) {
@@ -191,7 +203,7 @@ func TestBadBackfills(t *testing.T) {
 		_, err := s.backfills.CreateBackfill(ctx, &leaderdv1.CreateBackfillRequest{Parent: parent, Backfill: b})
 		return err
 	}
-	requireBadFields(t, create("billing", nil), "backfill.fromTime", "backfill.toTime", "parent")
+	requireBadFields(t, create("billing", nil), "backfill.fromTime", "parent")
 	requireBadFields(t, create(billing, window(5, 10)), "backfill.fromTime")
 	requireBadFields(t, create(billing, window(-5, -5)), "backfill.toTime")
 	requireBadFields(t, create(billing, window(-1000, 0)), "backfill.toTime") // too many slots

@@ -53,7 +53,7 @@ type Backfiller interface {
 	CreateBackfill(ctx context.Context, b state.Backfill, slots []time.Time, job int64) (state.Backfill, error)
 	GetBackfill(ctx context.Context, id state.JobID, b state.BackfillID) (state.Backfill, error)
 	ListBackfills(ctx context.Context, l store.ListBackfills) (page []store.BackfillEntry, more bool, err error)
-	CancelBackfill(ctx context.Context, id state.JobID, b state.BackfillID, actor, reason string, now time.Time) (state.Backfill, error)
+	CancelBackfill(ctx context.Context, id state.JobID, b state.BackfillID, actor, reason string, running bool, now time.Time) (state.Backfill, error)
 	// BackfilledSlots are the slots in [from, to) that runs of backfills are for which
 	// are under way or have succeeded.
 	BackfilledSlots(ctx context.Context, id state.JobID, from, to time.Time) (map[time.Time]state.RunID, error)

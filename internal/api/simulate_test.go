@@ -87,6 +87,18 @@ func TestSimulateComparesWithTheLiveVersion(t *testing.T) {
 	require.Zero(t, f.GetOverlapsP50())
 	require.EqualValues(t, 6, f.GetOverlapsP95(), "every other one")
 	require.Equal(t, minute(5), f.GetFirstOverlap().AsTime())
+	require.Equal(t, "skip", f.GetPolicy())
+	for i, slot := range res.GetSlots() {
+		require.Empty(t, slot.GetOverlapP50())
+		require.Equal(t, map[bool]string{true: "skipped"}[i%2 == 1], slot.GetOverlapP95(), i)
+	}
+	queues := spec("*/2 * * * *")
+	queues.Overlap = leaderdv1.Overlap_OVERLAP_REPLACE
+	fates := map[string]int{}
+	for _, slot := range s.simulate(t, queues, noon, minute(60)).GetSlots() {
+		fates[slot.GetOverlapP95()]++
+	}
+	require.Positive(t, fates["waits, and is replaced"], "a later slot tells: %v", fates)
 	require.Len(t, s.versions(t, billing, 10), 1, "nothing was stored")
 }
 
@@ -108,7 +120,16 @@ func TestSimulateWithCalendars(t *testing.T) {
 
 	// The same is told of the live job, for a slot to come.
 	s.put(t, billing, named)
-	require.Contains(t, s.explain(t, time.Date(2026, 12, 2, 9, 0, 0, 0, time.UTC)).GetSummary(), "it will be skipped:calendar: in calendar holidays")
+	then := time.Date(2026, 12, 2, 9, 0, 0, 0, time.UTC)
+	x := s.explain(t, then)
+	require.Contains(t, x.GetSummary(), "it will be skipped:calendar: in calendar holidays")
+	require.Equal(t, state.ReasonCalendar, x.GetSlot().GetExcluded())
+	require.Empty(t, s.explain(t, then.AddDate(0, 0, 1)).GetSlot().GetExcluded())
+	listed, err := s.timeline.ListSlots(t.Context(), &leaderdv1.ListSlotsRequest{
+		Parent: billing, StartTime: timestamppb.New(then), EndTime: timestamppb.New(then.Add(time.Hour)),
+	})
+	require.NoError(t, err)
+	require.Equal(t, state.ReasonCalendar, listed.GetSlots()[0].GetExcluded())
 }
 
 // A change does not end a pause, so nothing starts in it.

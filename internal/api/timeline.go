@@ -174,6 +174,7 @@ func (s *timelineService) versions(ctx context.Context, id state.JobID) (*ledger
 func slotOf(e *ledger.Entry) *leaderdv1.Slot {
 	res := &leaderdv1.Slot{
 		SlotTime: timeOf(e.First), SlotCount: e.Count, Answer: e.Answer, JobGeneration: e.Generation, Detail: e.Detail,
+		Excluded: e.Excluded,
 	}
 	if !e.Last.Equal(e.First) {
 		res.UntilTime = timeOf(e.Last)

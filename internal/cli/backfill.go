@@ -60,7 +60,7 @@ failovers. --dry-run lists the slots and changes nothing.`,
 	q.ns.bind(c, o)
 	flags := c.Flags()
 	flags.StringVar(&q.from, "from", "", "the first instant of the window: 2026-11-30T02:00:00Z, or so long ago (24h); required")
-	flags.StringVar(&q.to, "to", "", "its end, which is no part of it; default: now")
+	flags.StringVar(&q.to, "to", "", "its end, which is no part of it; default: with the last slot that the cluster has decided")
 	flags.StringVar(&q.order, "order", "oldest", "oldest or newest slot first")
 	flags.Int32Var(&q.concurrency, "concurrency", 1, "at most so many runs at a time, 1-32")
 	flags.BoolVar(&q.override, "override-overlap", false, "start beside live runs of the job; otherwise they are waited for")
@@ -81,7 +81,6 @@ func (q *backfillWish) request(job string, now time.Time) (*leaderdv1.CreateBack
 	}
 	b := &leaderdv1.Backfill{
 		Slots: leaderdv1.Backfill_SLOTS_MISSING, Concurrency: q.concurrency, OverrideOverlap: q.override, Reason: q.reason,
-		ToTime: timestamppb.New(now),
 	}
 	if q.from == "" {
 		return nil, usagef("--from is missing: when the window begins")
@@ -144,7 +143,11 @@ func (q *backfillWish) print(d Deps, job string, resp *leaderdv1.CreateBackfillR
 		_, err := fmt.Fprintf(d.Stdout, "%s has no missing slot in that window\n", shortJob(job))
 		return err
 	}
-	_, err := fmt.Fprintf(d.Stdout, "%s backfill %s of %d slots\n", shortJob(job), runID(b.GetName()), b.GetTotal())
+	upTo := ""
+	if q.to == "" {
+		upTo = " up to " + instant(b.GetToTime())
+	}
+	_, err := fmt.Fprintf(d.Stdout, "%s backfill %s of %d slots%s\n", shortJob(job), runID(b.GetName()), b.GetTotal(), upTo)
 	return err
 }
 
@@ -282,7 +285,11 @@ func printBackfill(d Deps, b *leaderdv1.Backfill) error {
 	t.row("slots:", what)
 	t.row("asked:", strings.TrimSuffix(fmt.Sprintf("%s by %s: %s", instant(b.GetCreateTime()), b.GetActor(), b.GetReason()), ": "))
 	if b.GetCancelTime() != nil {
-		t.row("cancelled:", strings.TrimSuffix(fmt.Sprintf("%s by %s: %s", instant(b.GetCancelTime()), b.GetCancelActor(), b.GetCancelReason()), ": "))
+		cancelled := strings.TrimSuffix(fmt.Sprintf("%s by %s: %s", instant(b.GetCancelTime()), b.GetCancelActor(), b.GetCancelReason()), ": ")
+		if b.GetCancelRunning() {
+			cancelled += "; with the runs that were under way"
+		}
+		t.row("cancelled:", cancelled)
 	}
 	if b.GetEndTime() != nil {
 		t.row("ended:", instant(b.GetEndTime()))
@@ -296,13 +303,17 @@ func printBackfill(d Deps, b *leaderdv1.Backfill) error {
 
 func backfillCancel(d Deps, o *dialer) *cobra.Command {
 	var (
-		ns     namespace
-		reason string
+		ns      namespace
+		reason  string
+		running bool
 	)
 	c := &cobra.Command{
 		Use:   "cancel JOB BACKFILL",
-		Short: "End a backfill; its running runs go on",
-		Args:  wantArgs("JOB", "BACKFILL"),
+		Short: "End a backfill",
+		Long: `End a backfill: no further run of it is made, and those that have not started are
+cancelled. Those that run go on; with --running they are cancelled too, which may be
+asked for later as well.`,
+		Args: wantArgs("JOB", "BACKFILL"),
 
 		ValidArgsFunction: o.completeJob(&ns, 1),
 		RunE: o.with(func(ctx context.Context, a *api, args []string) error {
@@ -310,7 +321,7 @@ func backfillCancel(d Deps, o *dialer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			resp, err := a.backfills.CancelBackfill(ctx, &leaderdv1.CancelBackfillRequest{Name: name, Reason: reason})
+			resp, err := a.backfills.CancelBackfill(ctx, &leaderdv1.CancelBackfillRequest{Name: name, Reason: reason, CancelRunning: running})
 			if err != nil {
 				return err
 			}
@@ -320,5 +331,6 @@ func backfillCancel(d Deps, o *dialer) *cobra.Command {
 	}
 	ns.bind(c, o)
 	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	c.Flags().BoolVar(&running, "running", false, "cancel its running runs too")
 	return c
 }

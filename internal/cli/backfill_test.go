@@ -38,6 +38,7 @@ func (f *fake) ListBackfills(context.Context, *leaderdv1.ListBackfillsRequest) (
 
 func (f *fake) CancelBackfill(_ context.Context, r *leaderdv1.CancelBackfillRequest) (*leaderdv1.CancelBackfillResponse, error) {
 	f.fill.State, f.fill.CancelReason = leaderdv1.Backfill_STATE_CANCELLING, r.GetReason()
+	f.fill.CancelRunning = r.GetCancelRunning()
 	f.fill.CancelTime, f.fill.CancelActor = timestamppb.New(slot), "ben"
 	return &leaderdv1.CancelBackfillResponse{Backfill: f.fill}, nil
 }
@@ -58,10 +59,15 @@ func TestBackfillCommands(t *testing.T) {
 	require.Contains(t, succeed(t, addr, "", "backfill", "list", "--job", "report"), "default/report  20261130T070954Z-5f3a9c01  running  1")
 	require.Equal(t, "default/report backfill 20261130T070954Z-5f3a9c01 cancelling\n",
 		succeed(t, addr, "", "backfill", "cancel", "report", "20261130T070954Z-5f3a9c01", "--reason", "wrong month"))
+	require.Equal(t, "default/report backfill 20261130T070954Z-5f3a9c01 cancelling\n",
+		succeed(t, addr, "", "backfill", "cancel", "report", "20261130T070954Z-5f3a9c01", "--reason", "wrong month", "--running"))
 	shown := succeed(t, addr, "", "backfill", "get", "report", "20261130T070954Z-5f3a9c01")
 	require.Contains(t, shown, "slots:      all, newest first, 4 at a time, beside live runs\n")
-	require.Contains(t, shown, "by ben: wrong month\n")
+	require.Contains(t, shown, "by ben: wrong month; with the runs that were under way\n")
 	require.Contains(t, shown, "remaining:  1\n")
+
+	require.Contains(t, succeed(t, addr, "", "job", "backfill", "report", "--from", "2026-11-28T02:00:00Z"), " of 1 slots up to ")
+	require.Nil(t, f.fill.GetToTime(), "where it ends is the cluster's to say")
 
 	for want, args := range map[string][]string{
 		"--from is missing":                           {},

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/leaderd/leaderd/internal/ledger"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 )
 
@@ -161,7 +160,7 @@ func slotRow(s *leaderdv1.Slot) []string {
 func slotAnswer(s *leaderdv1.Slot) string {
 	r := s.GetRun()
 	switch {
-	case r == nil && s.GetAnswer() == leaderdv1.Slot_ANSWER_PLANNED && strings.HasPrefix(s.GetDetail(), ledger.Barred):
+	case r == nil && s.GetExcluded() != "":
 		return "excluded"
 	case r == nil:
 		return strings.ToLower(strings.TrimPrefix(s.GetAnswer().String(), "ANSWER_"))

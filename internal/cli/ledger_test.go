@@ -35,7 +35,7 @@ func TestLedger(t *testing.T) {
 		{Slots: []*leaderdv1.Slot{
 			{SlotTime: at(21), SlotCount: 1, Answer: leaderdv1.Slot_ANSWER_PAUSED, JobGeneration: 2, By: by},
 			{SlotTime: at(30), SlotCount: 1, Answer: leaderdv1.Slot_ANSWER_PLANNED, JobGeneration: 3},
-			{SlotTime: at(40), SlotCount: 1, Answer: leaderdv1.Slot_ANSWER_PLANNED, JobGeneration: 3, Detail: "it will be skipped:calendar: in calendar holidays: 11-30"},
+			{SlotTime: at(40), SlotCount: 1, Answer: leaderdv1.Slot_ANSWER_PLANNED, JobGeneration: 3, Excluded: "calendar", Detail: "it will be skipped:calendar: in calendar holidays: 11-30"},
 			{SlotTime: at(50), SlotCount: 1, Answer: leaderdv1.Slot_ANSWER_PAUSED, JobGeneration: 4, By: by, Detail: "run by backfill b1: succeeded"},
 		}},
 	}

@@ -169,8 +169,7 @@ func (q *simulateOptions) print(w io.Writer, req *leaderdv1.SimulateJobRequest, 
 			text += ", the first at " + instant(f.GetFirstOverlap())
 		}
 		t.row("overlaps:", text)
-		spec := codec.SpecFromProto(req.GetJob().GetSpec()).WithDefaults()
-		t.row("policy:", ledger.Policy(&spec))
+		t.row("policy:", f.GetPolicy())
 	}
 	if c := s.GetCollisions(); c != nil {
 		t.row("collisions:", fmt.Sprintf("looked at %d slots and %d other jobs", c.GetSlots(), c.GetJobs()))
@@ -178,35 +177,23 @@ func (q *simulateOptions) print(w io.Writer, req *leaderdv1.SimulateJobRequest, 
 	if err := t.flush(); err != nil {
 		return err
 	}
-	return printSimulated(w, s, overlapsOf(req, s))
+	return printSimulated(w, s, overlapsOf(s))
 }
 
 // overlapsOf are what the forecast says of each listed slot: what becomes of it if runs
-// take p50, or else if they take p95; nil where there are no overlaps, or no forecast.
-func overlapsOf(req *leaderdv1.SimulateJobRequest, s *leaderdv1.SimulateJobResponse) []string {
-	f := s.GetForecast()
-	if f.GetOverlapsP50()+f.GetOverlapsP95() == 0 {
-		return nil
-	}
-	spec := codec.SpecFromProto(req.GetJob().GetSpec()).WithDefaults()
-	at50, at95 := ledger.NewCourse(&spec, f.GetP50().AsDuration()), ledger.NewCourse(&spec, f.GetP95().AsDuration())
-	type pair struct{ at50, at95 *ledger.Overlap }
-	pairs := make([]pair, len(s.GetSlots()))
+// take p50, or else if they take p95; nil where that is nothing of any.
+func overlapsOf(s *leaderdv1.SimulateJobResponse) []string {
+	out, any := make([]string, len(s.GetSlots())), false
 	for i, one := range s.GetSlots() {
-		if one.GetSkipped() == "" {
-			due := one.GetDueTime().AsTime()
-			pairs[i] = pair{at50.Due(due), at95.Due(due)}
+		switch at50, at95 := one.GetOverlapP50(), one.GetOverlapP95(); {
+		case at50 != "":
+			out[i], any = "p50: "+at50, true
+		case at95 != "":
+			out[i], any = "p95: "+at95, true
 		}
 	}
-	out := make([]string, len(pairs))
-	for i, p := range pairs { // once all are taken in: a later slot may replace one that waits
-		switch {
-		case p.at50 == nil:
-		case p.at50.Live:
-			out[i] = "p50: " + p.at50.Fate
-		case p.at95.Live:
-			out[i] = "p95: " + p.at95.Fate
-		}
+	if !any {
+		return nil
 	}
 	return out
 }

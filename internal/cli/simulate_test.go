@@ -61,12 +61,12 @@ func TestSimulateAgainstACluster(t *testing.T) {
 		StartTime: at(0), EndTime: at(60), ComputedUntil: at(50), SlotCount: 3, SkippedCount: 1,
 		Slots: []*leaderdv1.SimulatedSlot{
 			{SlotTime: at(5), LocalTime: "2026-11-30T02:05:00Z", DueTime: timestamppb.New(slot.Add(301 * time.Second))},
-			{SlotTime: at(6), LocalTime: "2026-11-30T02:06:00Z", DueTime: at(6)},
-			{SlotTime: at(8), LocalTime: "2026-11-30T02:08:00Z", DueTime: at(8)},
+			{SlotTime: at(6), LocalTime: "2026-11-30T02:06:00Z", DueTime: at(6), OverlapP50: "skipped", OverlapP95: "skipped"},
+			{SlotTime: at(8), LocalTime: "2026-11-30T02:08:00Z", DueTime: at(8), OverlapP95: "skipped"},
 			{SlotTime: at(10), LocalTime: "2026-11-30T02:10:00Z", DueTime: at(10), Skipped: "calendar: in calendar holidays: 2026-11-30"},
 		},
 		Diff:       &leaderdv1.SlotDiff{Generation: 3, Added: 1, Removed: 2, Unchanged: 1, FirstAdded: []*timestamppb.Timestamp{at(10)}, FirstRemoved: []*timestamppb.Timestamp{at(7), at(14)}},
-		Forecast:   &leaderdv1.DurationForecast{Runs: 20, P50: durationpb.New(time.Minute), P95: durationpb.New(6 * time.Minute), OverlapsP50: 1, OverlapsP95: 2, FirstOverlap: at(6)},
+		Forecast:   &leaderdv1.DurationForecast{Runs: 20, P50: durationpb.New(time.Minute), P95: durationpb.New(6 * time.Minute), OverlapsP50: 1, OverlapsP95: 2, FirstOverlap: at(6), Policy: "skip"},
 		Collisions: &leaderdv1.Collisions{Jobs: 40, Slots: 1, Worst: []*leaderdv1.BusySecond{{Time: at(5), Others: 7, Names: []string{"namespaces/ops/jobs/cleanup"}}}},
 	}
 	require.Equal(t, `job:         default/billing

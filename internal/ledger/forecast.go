@@ -118,6 +118,14 @@ type forecast struct {
 	courses   [2]*Course // by p50 and by p95
 	overlaps  [2]int64
 	first     time.Time
+	policy    string
+	listed    []listed
+}
+
+// listed is a slot of the answer with what becomes of it, which later slots may change.
+type listed struct {
+	slot *leaderdv1.SimulatedSlot
+	at   [2]*Overlap
 }
 
 func newForecast(s *Simulation) *forecast {
@@ -125,6 +133,7 @@ func newForecast(s *Simulation) *forecast {
 	f := &forecast{durations: s.Durations}
 	if len(f.durations) > 0 {
 		spec := s.Job.Spec.WithDefaults()
+		f.policy = Policy(&spec)
 		f.courses = [2]*Course{NewCourse(&spec, f.percentile(50)), NewCourse(&spec, f.percentile(95))}
 	}
 	return f
@@ -135,12 +144,15 @@ func (f *forecast) percentile(of int) time.Duration {
 	return f.durations[(len(f.durations)*of+99)/100-1]
 }
 
-func (f *forecast) run(due time.Time) {
+// run takes in a slot that runs. slot is what the answer lists of it, or nil.
+func (f *forecast) run(due time.Time, slot *leaderdv1.SimulatedSlot) {
 	if len(f.durations) == 0 {
 		return
 	}
+	one := listed{slot: slot}
 	for i, course := range f.courses {
-		if !course.Due(due).Live {
+		one.at[i] = course.Due(due)
+		if !one.at[i].Live {
 			continue
 		}
 		f.overlaps[i]++
@@ -148,15 +160,27 @@ func (f *forecast) run(due time.Time) {
 			f.first = due
 		}
 	}
+	if slot != nil {
+		f.listed = append(f.listed, one)
+	}
 }
 
+// answer is the forecast. It writes into the listed slots what becomes of them.
 func (f *forecast) answer() *leaderdv1.DurationForecast {
 	if len(f.durations) == 0 {
 		return nil
+	}
+	for _, l := range f.listed {
+		for i, to := range []*string{&l.slot.OverlapP50, &l.slot.OverlapP95} {
+			if l.at[i].Live {
+				*to = l.at[i].Fate
+			}
+		}
 	}
 	return &leaderdv1.DurationForecast{
 		Runs: int32(len(f.durations)),
 		P50:  durationpb.New(f.percentile(50)), P95: durationpb.New(f.percentile(95)),
 		OverlapsP50: f.overlaps[0], OverlapsP95: f.overlaps[1], FirstOverlap: stamp(f.first),
+		Policy: f.policy,
 	}
 }

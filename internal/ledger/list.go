@@ -12,10 +12,6 @@ import (
 // maxSteps is how many slots one List computes.
 const maxSteps = 20_000
 
-// Barred is what the detail of a planned slot begins with that will not run, since a
-// rule of its job bars it.
-const Barred = "it will be skipped"
-
 // Input is what the ledger is made of.
 type Input struct {
 	Spans []Span
@@ -42,6 +38,9 @@ type Entry struct {
 	By *Span
 	// Detail says more, for people.
 	Detail string
+	// Excluded is the reason for which a planned slot will be skipped, state.ReasonDST
+	// or state.ReasonCalendar; empty where it will run if nothing changes.
+	Excluded string
 }
 
 // Window is what List is asked for.
@@ -235,7 +234,7 @@ func (b *builder) open(s, then *Span, slot time.Time) {
 	case due.After(b.in.Now):
 		e.Answer = leaderdv1.Slot_ANSWER_PLANNED
 		if bar, barred := s.job.Bar(slot); barred {
-			e.Detail = fmt.Sprintf("%s:%s: %s", Barred, bar.Reason, bar.Detail)
+			e.Excluded, e.Detail = bar.Reason, fmt.Sprintf("it will be skipped:%s: %s", bar.Reason, bar.Detail)
 		} else if !due.Equal(slot) {
 			e.Detail = fmt.Sprintf("its jitter has it start %s later", due.Sub(slot))
 		}

@@ -89,17 +89,18 @@ func Simulate(s *Simulation) (*leaderdv1.SimulateJobResponse, error) {
 		if why, paused := pausedThen(s.Live, slot); paused && !barred {
 			bar, barred = planner.Bar{Reason: state.ReasonPaused, Detail: why}, true
 		}
-		if barred {
-			res.SkippedCount++
-		} else {
-			f.run(job.Due(slot))
-		}
+		var one *leaderdv1.SimulatedSlot
 		if len(res.GetSlots()) < s.Most {
-			one := &leaderdv1.SimulatedSlot{SlotTime: stamp(slot), LocalTime: slot.In(loc).Format(time.RFC3339), DueTime: stamp(job.Due(slot))}
+			one = &leaderdv1.SimulatedSlot{SlotTime: stamp(slot), LocalTime: slot.In(loc).Format(time.RFC3339), DueTime: stamp(job.Due(slot))}
 			if barred {
 				one.Skipped = bar.Reason + ": " + bar.Detail
 			}
 			res.Slots = append(res.Slots, one)
+		}
+		if barred {
+			res.SkippedCount++
+		} else {
+			f.run(job.Due(slot), one)
 		}
 	}
 	res.ComputedUntil = stamp(after.Add(time.Second))

@@ -30,6 +30,7 @@ func BackfillToProto(b *state.Backfill) *statev1.Backfill {
 		CancelTime:      Micros(b.CancelTime),
 		CancelActor:     b.CancelActor,
 		CancelReason:    b.CancelReason,
+		CancelRunning:   b.CancelRunning,
 	}
 	for _, i := range b.Open {
 		p.Open = append(p.Open, int32(i)) //nolint:gosec // below Total
@@ -59,6 +60,7 @@ func BackfillFromProto(p *statev1.Backfill) state.Backfill {
 		CancelTime:      Time(p.GetCancelTime()),
 		CancelActor:     p.GetCancelActor(),
 		CancelReason:    p.GetCancelReason(),
+		CancelRunning:   p.GetCancelRunning(),
 	}
 	for _, i := range p.GetOpen() {
 		b.Open = append(b.Open, int(i))

@@ -246,14 +246,16 @@ func (s *Store) ListBackfills(ctx context.Context, l ListBackfills) (page []Back
 	return page, false, nil
 }
 
-// CancelBackfill asks for a backfill's end and answers it as it is then. One that has
-// ended, or whose end was asked for, is left alone. Errors are as in GetBackfill.
+// CancelBackfill asks for a backfill's end, with running for that of its runs that are
+// under way too, and answers it as it is then. One that has ended, or whose end was
+// asked for, is left alone, but that running may be asked for later. Errors are as in
+// GetBackfill.
 func (s *Store) CancelBackfill(
-	ctx context.Context, id state.JobID, b state.BackfillID, actor, reason string, now time.Time,
+	ctx context.Context, id state.JobID, b state.BackfillID, actor, reason string, running bool, now time.Time,
 ) (state.Backfill, error) {
 	for range maxEdits {
 		have, err := s.getBackfill(ctx, id, b)
-		if err == nil && !have.Cancel(now, actor, reason) {
+		if err == nil && !have.Cancel(now, actor, reason, running) {
 			return have, nil
 		}
 		var done bool

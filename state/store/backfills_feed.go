@@ -58,7 +58,7 @@ func (s *Store) feedBackfill(
 	}
 	changed := false
 	if job.UID != have.JobUID {
-		changed = have.Cancel(now, state.Leaderd, "the job was deleted")
+		changed = have.Cancel(now, state.Leaderd, "the job was deleted", false)
 	}
 	counted, err := s.countRuns(ctx, term, &have, slots, job.Generation, now)
 	if err != nil {
@@ -166,6 +166,11 @@ func (s *Store) countRuns(
 				continue
 			}
 			b.Cancelled++
+		case len(e.Live) > 0 && b.CancelRunning:
+			if err := s.cancelFed(ctx, b, e.Run, now); err != nil {
+				return false, err
+			}
+			open = append(open, i)
 		default:
 			open = append(open, i)
 		}
@@ -173,6 +178,22 @@ func (s *Store) countRuns(
 	changed = len(open) != len(b.Open)
 	b.Open = open
 	return changed, nil
+}
+
+// cancelFed asks for the end of a run that is under way. What is asked for is stored
+// and is not taken back, so it does no harm if the term is over.
+func (s *Store) cancelFed(ctx context.Context, b *state.Backfill, run state.RunID, now time.Time) error {
+	detail := "its backfill was cancelled by " + b.CancelActor
+	if b.CancelReason != "" {
+		detail += ": " + b.CancelReason
+	}
+	_, err := s.CancelRun(ctx, state.Cancel{
+		Job: b.Job, Run: run, Requested: now, Actor: b.CancelActor, Reason: state.ReasonBackfill, Detail: detail,
+	})
+	if errors.Is(err, ErrOver) { // it is counted next time
+		return nil
+	}
+	return err
 }
 
 // BackfilledSlots are the slots in [from, to) that runs of backfills are for which are

@@ -148,7 +148,7 @@ func TestBackfillsAreBounded(t *testing.T) {
 		if n >= state.MaxBackfillsActive {
 			require.NoError(t, create(n, revision), fmt.Sprint(n))
 		}
-		_, err := r.s.CancelBackfill(ctx, billing, id, "ada", "", slotAt(n))
+		_, err := r.s.CancelBackfill(ctx, billing, id, "ada", "", false, slotAt(n))
 		require.NoError(t, err)
 		_, _, err = r.s.FeedBackfill(ctx, term, billing, id, 1, slotAt(n))
 		require.NoError(t, err)

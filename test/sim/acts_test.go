@@ -243,7 +243,7 @@ type fill struct {
 func (c *chaos) unfill() {
 	if len(c.fills) > 0 {
 		f := pick(c, c.fills...)
-		_, _ = c.w.api.CancelBackfill(c.w.ctx, f.job, f.id, "chaos", "", time.Now())
+		_, _ = c.w.api.CancelBackfill(c.w.ctx, f.job, f.id, "chaos", "", c.nonce%2 == 0, time.Now())
 	}
 }
 

@@ -144,7 +144,7 @@ func TestCancelBackfill(t *testing.T) {
 		w.pass(3 * time.Second)
 		require.Len(t, w.getBackfill(nowhere, pending).Open, 3)
 		for j, id := range map[*job]state.BackfillID{j: running, nowhere: pending} {
-			b, err := w.api.CancelBackfill(w.ctx, j.id, id, "ben", "enough", time.Now())
+			b, err := w.api.CancelBackfill(w.ctx, j.id, id, "ben", "enough", false, time.Now())
 			require.NoError(t, err)
 			require.False(t, b.CancelTime.IsZero())
 		}
@@ -165,6 +165,46 @@ func TestCancelBackfill(t *testing.T) {
 		b = w.getBackfill(nowhere, gone)
 		require.Equal(t, 5, b.Cancelled, "%+v", b)
 		require.Equal(t, state.Leaderd, b.CancelActor)
+		w.verify(true)
+	})
+}
+
+// TestCancelRunningBackfill cancels a backfill whose runs go on, and then those too,
+// while there is another leader.
+func TestCancelRunningBackfill(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("j")
+		w.history.does(j, time.Hour, state.StateSucceeded)
+		w.put(j)
+		w.control("c1")
+		w.control("c2")
+		w.worker("e1", place{})
+		w.awaitLeader(0)
+		id, err := w.backfill(j, 1, longAgo(10), func(b *state.Backfill) { b.Concurrency, b.OverrideOverlap = 3, true })
+		require.NoError(t, err)
+		w.pass(3 * time.Second)
+		require.Len(t, w.getBackfill(j, id).Open, 3)
+		_, err = w.api.CancelBackfill(w.ctx, j.id, id, "ben", "enough", false, time.Now())
+		require.NoError(t, err)
+		w.pass(3 * time.Second)
+		b := w.getBackfill(j, id)
+		require.Len(t, b.Open, 3, "what runs goes on")
+		open := b.Open
+		w.leader().kill()
+		b, err = w.api.CancelBackfill(w.ctx, j.id, id, "ann", "now", true, time.Now())
+		require.NoError(t, err)
+		require.Equal(t, "enough", b.CancelReason)
+		w.pass(30 * time.Second)
+		b = w.getBackfill(j, id)
+		require.False(t, b.Active())
+		require.Equal(t, 10, b.Cancelled)
+		for _, i := range open {
+			rec := w.entry(j, id.Run(longAgo(10)[i])).Record
+			require.Equal(t, state.StateCancelled, rec.State)
+			require.Equal(t, state.ReasonBackfill, rec.Reason)
+			require.Equal(t, "its backfill was cancelled by ben: enough", rec.Detail)
+			require.EqualValues(t, 1, rec.Generation)
+		}
 		w.verify(true)
 	})
 }

@@ -247,7 +247,9 @@ type Backfill struct {
 	// Who asked for its end; "leaderd" if the job was deleted. Output only.
 	CancelActor string `protobuf:"bytes,20,opt,name=cancel_actor,json=cancelActor,proto3" json:"cancel_actor,omitempty"`
 	// Why. Output only.
-	CancelReason  string `protobuf:"bytes,21,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
+	CancelReason string `protobuf:"bytes,21,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
+	// Whether its runs that were under way are cancelled too.
+	CancelRunning bool `protobuf:"varint,22,opt,name=cancel_running,json=cancelRunning,proto3" json:"cancel_running,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -429,6 +431,13 @@ func (x *Backfill) GetCancelReason() string {
 	return ""
 }
 
+func (x *Backfill) GetCancelRunning() bool {
+	if x != nil {
+		return x.CancelRunning
+	}
+	return false
+}
+
 // BackfillSlot is a slot of the window, as a dry run answers it.
 type BackfillSlot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -499,10 +508,11 @@ type CreateBackfillRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Resource name of the job, which may be paused.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// The backfill. from_time and to_time are required; slots, order, concurrency,
-	// override_overlap and reason are read too. The window is in the past, at most
-	// 3660 days long, and has at most 10,000 slots; slots that the cluster has not
-	// decided yet are left out.
+	// The backfill. from_time is required; to_time, slots, order, concurrency,
+	// override_overlap and reason are read too. The window is at most 3660 days long
+	// and has at most 10,000 slots. Without a to_time it ends with the last slot that
+	// the cluster has decided, and the answer has that end; one that reaches over
+	// slots that are not decided yet is refused.
 	Backfill *Backfill `protobuf:"bytes,2,opt,name=backfill,proto3" json:"backfill,omitempty"`
 	// Answer the slots, change nothing.
 	ValidateOnly  bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
@@ -833,7 +843,10 @@ type CancelBackfillRequest struct {
 	// Resource name of the backfill.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Why; at most 512 bytes.
-	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Cancel its runs that are under way too. Without it they go on. It may be asked
+	// for of a backfill that was cancelled without it and has runs under way still.
+	CancelRunning bool `protobuf:"varint,3,opt,name=cancel_running,json=cancelRunning,proto3" json:"cancel_running,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -880,6 +893,13 @@ func (x *CancelBackfillRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *CancelBackfillRequest) GetCancelRunning() bool {
+	if x != nil {
+		return x.CancelRunning
+	}
+	return false
 }
 
 // CancelBackfillResponse has the backfill as it is now.
@@ -933,7 +953,7 @@ var File_leaderd_v1_backfill_proto protoreflect.FileDescriptor
 const file_leaderd_v1_backfill_proto_rawDesc = "" +
 	"\n" +
 	"\x19leaderd/v1/backfill.proto\x12\n" +
-	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc1\b\n" +
+	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe8\b\n" +
 	"\bBackfill\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x127\n" +
 	"\tfrom_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bfromTime\x123\n" +
@@ -958,7 +978,8 @@ const file_leaderd_v1_backfill_proto_rawDesc = "" +
 	"\vcancel_time\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"cancelTime\x12!\n" +
 	"\fcancel_actor\x18\x14 \x01(\tR\vcancelActor\x12#\n" +
-	"\rcancel_reason\x18\x15 \x01(\tR\fcancelReason\"@\n" +
+	"\rcancel_reason\x18\x15 \x01(\tR\fcancelReason\x12%\n" +
+	"\x0ecancel_running\x18\x16 \x01(\bR\rcancelRunning\"@\n" +
 	"\x05Slots\x12\x15\n" +
 	"\x11SLOTS_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSLOTS_MISSING\x10\x01\x12\r\n" +
@@ -997,10 +1018,11 @@ const file_leaderd_v1_backfill_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"s\n" +
 	"\x15ListBackfillsResponse\x122\n" +
 	"\tbackfills\x18\x01 \x03(\v2\x14.leaderd.v1.BackfillR\tbackfills\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"C\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"j\n" +
 	"\x15CancelBackfillRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"J\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12%\n" +
+	"\x0ecancel_running\x18\x03 \x01(\bR\rcancelRunning\"J\n" +
 	"\x16CancelBackfillResponse\x120\n" +
 	"\bbackfill\x18\x01 \x01(\v2\x14.leaderd.v1.BackfillR\bbackfill2\xe9\x02\n" +
 	"\x0fBackfillService\x12W\n" +

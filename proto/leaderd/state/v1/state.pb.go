@@ -1785,7 +1785,9 @@ type Backfill struct {
 	// By whom.
 	CancelActor string `protobuf:"bytes,19,opt,name=cancel_actor,json=cancelActor,proto3" json:"cancel_actor,omitempty"`
 	// Why.
-	CancelReason  string `protobuf:"bytes,20,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
+	CancelReason string `protobuf:"bytes,20,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
+	// Runs that are under way end with it.
+	CancelRunning bool `protobuf:"varint,21,opt,name=cancel_running,json=cancelRunning,proto3" json:"cancel_running,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1958,6 +1960,13 @@ func (x *Backfill) GetCancelReason() string {
 		return x.CancelReason
 	}
 	return ""
+}
+
+func (x *Backfill) GetCancelRunning() bool {
+	if x != nil {
+		return x.CancelRunning
+	}
+	return false
 }
 
 // BackfillSlots is the value of backfillslots/…, which lives as long as the
@@ -2172,7 +2181,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06Closed\x12\x18\n" +
 	"\ainstant\x18\x01 \x01(\x03R\ainstant\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x03R\x04term\x12\x12\n" +
-	"\x04mark\x18\x03 \x01(\x03R\x04mark\"\x97\x04\n" +
+	"\x04mark\x18\x03 \x01(\x03R\x04mark\"\xbe\x04\n" +
 	"\bBackfill\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x03R\x02to\x12\x10\n" +
@@ -2195,7 +2204,8 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\vcancel_time\x18\x12 \x01(\x03R\n" +
 	"cancelTime\x12!\n" +
 	"\fcancel_actor\x18\x13 \x01(\tR\vcancelActor\x12#\n" +
-	"\rcancel_reason\x18\x14 \x01(\tR\fcancelReason\"%\n" +
+	"\rcancel_reason\x18\x14 \x01(\tR\fcancelReason\x12%\n" +
+	"\x0ecancel_running\x18\x15 \x01(\bR\rcancelRunning\"%\n" +
 	"\rBackfillSlots\x12\x14\n" +
 	"\x05steps\x18\x01 \x03(\x12R\x05stepsB;Z9github.com/leaderd/leaderd/proto/leaderd/state/v1;statev1b\x06proto3"
 

@@ -26,7 +26,8 @@ func jobExplain(d Deps, o *dialer) *cobra.Command {
 became of it and why. For an instant that is none it names the field that excludes
 it and the nearest slots; for one to come, what could keep it from starting.
 
-A time without an offset is read as a clock of the job's zone shows it.`,
+A time without an offset is read as a clock of the job's zone shows it, a date as its
+beginning; a time of the day is today's, and a span such as 90m is so long ago.`,
 		Example: `  leaderd job explain backup --at 2026-11-30T02:00:00Z
   leaderd job explain backup --at 2027-03-28T02:30`,
 		Args: wantArgs("JOB"),
@@ -38,13 +39,8 @@ A time without an offset is read as a clock of the job's zone shows it.`,
 				return err
 			}
 			req := &leaderdv1.ExplainSlotRequest{Name: name}
-			switch t, err := time.Parse(time.RFC3339, at); {
-			case at == "":
-				return usagef("--at is required")
-			case err == nil:
-				req.At = &leaderdv1.ExplainSlotRequest_Time{Time: timestamppb.New(t)}
-			default:
-				req.At = &leaderdv1.ExplainSlotRequest_LocalTime{LocalTime: at}
+			if err := explainedTime(req, at, time.Now()); err != nil {
+				return err
 			}
 			resp, err := a.timeline.ExplainSlot(ctx, req)
 			if err != nil {
@@ -60,6 +56,37 @@ A time without an offset is read as a clock of the job's zone shows it.`,
 	c.Flags().StringVar(&at, "at", "", "the instant, such as 2026-11-30T02:00:00Z, or 2026-11-30T02:00 by the job's zone")
 	f.bind(c)
 	return c
+}
+
+// explainedTime puts the time of --at into the request, in the forms that readTime
+// takes; but what has no offset is for the job's zone, which the cluster knows.
+func explainedTime(req *leaderdv1.ExplainSlotRequest, at string, now time.Time) error {
+	if at == "" {
+		return usagef("--at is required")
+	}
+	for i, form := range append(append([]string{}, localForms...), clockForms...) {
+		local, err := time.Parse(form, at)
+		if err != nil {
+			continue
+		}
+		const seconds = "2006-01-02T15:04:05"
+		if i >= len(localForms) {
+			day := now.Local()
+			local = time.Date(day.Year(), day.Month(), day.Day(), local.Hour(), local.Minute(), local.Second(), 0, time.UTC)
+		}
+		text := at
+		if form != "2006-01-02T15:04" && form != seconds {
+			text = local.Format(seconds)
+		}
+		req.At = &leaderdv1.ExplainSlotRequest_LocalTime{LocalTime: text}
+		return nil
+	}
+	then, err := readTime("--at", at, now, time.UTC, func(d time.Duration) time.Time { return now.Add(-d).Truncate(time.Second) })
+	if err != nil {
+		return err
+	}
+	req.At = &leaderdv1.ExplainSlotRequest_Time{Time: timestamppb.New(then)}
+	return nil
 }
 
 func printExplanation(w io.Writer, x *leaderdv1.ExplainSlotResponse) error {

@@ -7,15 +7,19 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"sigs.k8s.io/yaml"
+	goyaml "sigs.k8s.io/yaml/goyaml.v2"
 
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 )
@@ -248,13 +252,69 @@ func documents(content []byte) [][]byte {
 func parseDocument(doc []byte) (any, error) {
 	content, err := yaml.YAMLToJSONStrict(doc)
 	if err != nil {
+		if bad := notUTF8(doc); bad != nil {
+			return nil, bad // which JSON's reader would replace in silence
+		}
 		// YAML takes no tabs, JSON does.
 		if tree, jsonErr := decode(doc); jsonErr == nil {
 			return tree, nil
 		}
+		if bad := noNumber(doc); bad != nil {
+			return nil, bad
+		}
 		return nil, yamlProblem(err, doc)
 	}
 	return decode(content)
+}
+
+// notUTF8 tells where a document is no UTF-8; nil: nowhere.
+func notUTF8(doc []byte) error {
+	for i, line := range bytes.Split(doc, []byte("\n")) {
+		for at := 0; at < len(line); {
+			r, size := utf8.DecodeRune(line[at:])
+			if r == utf8.RuneError && size == 1 {
+				return fmt.Errorf("line %d: byte %d is 0x%02x, which is no UTF-8", i+1, at+1, line[at])
+			}
+			at += size
+		}
+	}
+	return nil
+}
+
+// noNumber names the field of a document that has one of YAML's numbers which are
+// none: .nan, .inf and -.inf. JSON, and so a job, has no way to write them.
+func noNumber(doc []byte) error {
+	var tree any
+	if err := goyaml.Unmarshal(doc, &tree); err != nil {
+		return nil //nolint:nilerr // that is told elsewhere
+	}
+	var find func(value any, path string) error
+	find = func(value any, path string) error {
+		switch v := value.(type) {
+		case float64:
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				return fmt.Errorf("%s: %v is no number that can be given", path, v)
+			}
+		case []any:
+			for i := range v {
+				if err := find(v[i], fmt.Sprintf("%s[%d]", path, i)); err != nil {
+					return err
+				}
+			}
+		case map[any]any:
+			keys := map[string]any{}
+			for key, field := range v {
+				keys[fmt.Sprint(key)] = field
+			}
+			for _, key := range slices.Sorted(maps.Keys(keys)) {
+				if err := find(keys[key], join(path, key)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	return find(tree, "")
 }
 
 func decode(content []byte) (any, error) {

@@ -148,3 +148,18 @@ func TestNames(t *testing.T) {
 		require.Equal(t, want, got)
 	}
 }
+
+// What the readers of YAML and JSON would pass over, or blame on nothing, is told with
+// its place.
+func TestParseNamesWhatIsNoValue(t *testing.T) {
+	for doc, want := range map[string]string{
+		"name: a\nspec:\n  timeout: .nan\n":                                 "spec.timeout: NaN is no number that can be given",
+		"name: a\nspec:\n  schedules: ['@daily']\n  jitter: -.inf\n":        "spec.jitter: -Inf is no number that can be given",
+		"name: a\nspec:\n  schedules: [1, .inf]\n":                          "spec.schedules[1]: +Inf is no number that can be given",
+		"{\n\t\"name\": \"a\",\n\t\"spec\": {\"description\": \"\xff\"}\n}": "line 3: byte 27 is 0xff, which is no UTF-8",
+		"name: a\ndescription: \xc3(\n":                                     "line 2: byte 14 is 0xc3, which is no UTF-8",
+	} {
+		_, err := parseDocument([]byte(doc))
+		require.ErrorContains(t, err, want, "%q", doc)
+	}
+}

@@ -288,9 +288,11 @@ that is at work is stopped as at its timeout, and has its verdict soon after.`,
 			if err != nil {
 				return err
 			}
-			what := "cancelled"
-			if s := resp.GetRun().GetState(); s != leaderdv1.Run_STATE_PENDING {
-				what = "is being stopped"
+			what := "is being stopped"
+			switch resp.GetRun().GetState() { //nolint:exhaustive // all others have begun
+			case leaderdv1.Run_STATE_PENDING, leaderdv1.Run_STATE_CANCELLED: // the latter by an earlier try
+				what = "cancelled"
+			default:
 			}
 			_, err = fmt.Fprintf(d.Stdout, "%s %s %s\n", shortJob(job), args[1], what)
 			return err

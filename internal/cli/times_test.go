@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 )
 
 func TestReadTime(t *testing.T) {
@@ -52,4 +54,28 @@ func TestVerifyTakesDays(t *testing.T) {
 	var s spanValue
 	require.NoError(t, s.Set("2w"))
 	require.Equal(t, "336h0m0s", s.String())
+}
+
+// What has no offset is for the zone of the job, in the forms that all times have.
+func TestExplainedTime(t *testing.T) {
+	now := time.Date(2026, 11, 30, 2, 0, 0, 500, time.Local)
+	for at, want := range map[string]string{
+		"2026-11-30T02:00":          "2026-11-30T02:00",
+		"2026-11-30T02:00:30":       "2026-11-30T02:00:30",
+		"2026-12-01":                "2026-12-01T00:00:00",
+		"18:00":                     "2026-11-30T18:00:00",
+		"18:00:30":                  "2026-11-30T18:00:30",
+		"2026-11-30T02:00:00+01:00": "",
+		"7d":                        "",
+	} {
+		req := &leaderdv1.ExplainSlotRequest{}
+		require.NoError(t, explainedTime(req, at, now), at)
+		require.Equal(t, want, req.GetLocalTime(), at)
+		require.Equal(t, want == "", req.GetTime() != nil, at)
+	}
+	req := &leaderdv1.ExplainSlotRequest{}
+	require.NoError(t, explainedTime(req, "90m", now))
+	require.Equal(t, now.Add(-90*time.Minute).Truncate(time.Second).UTC(), req.GetTime().AsTime())
+	require.ErrorContains(t, explainedTime(req, "", now), "--at is required")
+	require.ErrorContains(t, explainedTime(req, "monday", now), `--at: "monday" is neither a duration such as 90m, 24h or 7d, nor a time such as`)
 }

@@ -207,6 +207,30 @@ var spoilt = []struct {
 		m.token("a", 5, 36)
 		m.Sources &^= history.MarkLog
 	}},
+	{"more runs than a job has places", history.Overlap, func(m *maker) {
+		m.Jobs["b"][0].Limit = 1
+		for _, s := range []float64{2, 4} {
+			_, cl, _ := m.find("b", s)
+			cl.Placed = true
+		}
+		r, _, _ := m.find("b", 2)
+		r.Ended = 35
+	}},
+	{"a third run beside two places", history.Overlap, func(m *maker) {
+		m.Jobs["b"][1].Limit = 2
+		m.run("b", id(8)+"-trigger-00000001", at(8), 63, "two")
+		for i := range m.Claims {
+			cl := &m.Claims[i]
+			cl.Placed = cl.Job == "b" && cl.Token >= 60 && cl.Token <= 63
+		}
+		r, _, _ := m.find("b", 6)
+		r.Ended = 64
+		for i := range m.Runs {
+			if m.Runs[i].Job == "b" && m.Runs[i].Decided == 62 {
+				m.Runs[i].Ended = 70
+			}
+		}
+	}},
 	{"attempts that ran side by side", history.Overlap, func(m *maker) {
 		r, _, _ := m.find("a", 1)
 		r.Attempts[0].Ended = at(2.5)

@@ -220,10 +220,11 @@ func calendarImport(d Deps, o *dialer) *cobra.Command {
 		Use:   "import FILE.ics",
 		Short: "Create or update a calendar from an iCalendar file",
 		Long: `Create or update a calendar from the events of an iCalendar file (RFC 5545).
-Events of whole days, of days on end and of hours are taken; of those that recur the
-ones of every year and the weekly ones without an end. Anything else is refused, with
-its line: nothing is left out in silence. --show prints what would be applied, in the
-form that "apply" reads.`,
+Events of whole days, of days on end and of hours are taken. Of those that recur without
+an end, days of every year and hours of every day or week are; those with an UNTIL or a
+COUNT, daily, weekly, monthly or yearly, are written out, without their EXDATEs. Anything
+else is refused, by its name and line: nothing is left out in silence. --show prints what
+would be applied, in the form that "apply" reads.`,
 		Args: wantArgs("FILE.ics"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			content, err := os.ReadFile(args[0])

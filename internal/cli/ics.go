@@ -2,8 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -82,6 +80,7 @@ type event struct {
 	begin                        *icsLine
 	summary, status              string
 	start, end, duration, repeat *icsLine
+	except                       []*icsLine
 }
 
 // parseICS reads the events of an iCalendar file. What it does not understand is an
@@ -151,8 +150,10 @@ func (e *event) take(l *icsLine) error {
 			return l.fail("a second rule in one event is not supported")
 		}
 		e.repeat = l
-	case "RDATE", "EXDATE", "EXRULE", "RECURRENCE-ID":
-		return l.fail("exceptions from a recurring event are not supported: write its days as entries of their own")
+	case "EXDATE":
+		e.except = append(e.except, l)
+	case "RDATE", "EXRULE", "RECURRENCE-ID":
+		return l.fail("is not supported: write the days that it is about as events of their own")
 	}
 	return nil
 }
@@ -175,17 +176,21 @@ func (e *event) entries(zone string) ([]*leaderdv1.CalendarEntry, error) {
 		return nil, e.begin.fail("the event has no DTSTART")
 	case e.end != nil && e.duration != nil:
 		return nil, e.duration.fail("stands beside DTEND")
-	case e.duration != nil:
-		return nil, e.duration.fail("is not supported: write DTEND")
-	}
-	if e.start.param("VALUE") == "DATE" || len(e.start.value) == len("20060102") {
-		return e.days()
+	case e.repeat == nil && len(e.except) > 0:
+		return nil, e.except[0].fail("stands in an event that does not recur")
+	case e.wholeDays():
+		return e.days(zone)
 	}
 	return e.hours(zone)
 }
 
+// wholeDays tells whether the event is of days, and not of hours.
+func (e *event) wholeDays() bool {
+	return e.start.param("VALUE") == "DATE" || len(e.start.value) == len("20060102")
+}
+
 // days are the entries of an event of whole days.
-func (e *event) days() ([]*leaderdv1.CalendarEntry, error) {
+func (e *event) days(zone string) ([]*leaderdv1.CalendarEntry, error) {
 	first, err := time.Parse("20060102", e.start.value)
 	if err != nil {
 		return nil, e.start.fail("%q is no date", clip(e.start.value))
@@ -200,31 +205,81 @@ func (e *event) days() ([]*leaderdv1.CalendarEntry, error) {
 			last = end.AddDate(0, 0, -1)
 		}
 	}
-	layout := time.DateOnly
-	if e.repeat != nil {
-		rule, err := e.rule()
+	if e.duration != nil {
+		days, long, err := e.lasts()
 		if err != nil {
 			return nil, err
 		}
-		layout = "01-02"
-		switch {
-		case rule["FREQ"] != "YEARLY":
-			return nil, e.repeat.fail("%q is not supported for whole days: only FREQ=YEARLY is", clip(e.repeat.value))
-		case !rule.only("FREQ", "INTERVAL", "BYMONTH", "BYMONTHDAY", "WKST") || rule["INTERVAL"] != "" && rule["INTERVAL"] != "1" ||
-			rule["BYMONTH"] != "" && rule["BYMONTH"] != strconv.Itoa(int(first.Month())) ||
-			rule["BYMONTHDAY"] != "" && rule["BYMONTHDAY"] != strconv.Itoa(first.Day()):
-			return nil, e.repeat.fail("%q is not supported: of yearly events only those of the same day in every year, without an end, are", clip(e.repeat.value))
-		case last.Sub(first) >= 364*24*time.Hour:
-			return nil, e.repeat.fail("the event lasts as long as its year")
+		if long != 0 || days == 0 {
+			return nil, e.duration.fail("%q is not a number of days, as it must be of an event of whole days", clip(e.duration.value))
 		}
+		last = first.AddDate(0, 0, days-1)
 	}
+	if e.repeat == nil {
+		return []*leaderdv1.CalendarEntry{e.day(first, last, time.DateOnly)}, nil
+	}
+	rule, err := e.rule()
+	if err != nil {
+		return nil, err
+	}
+	if rule.ends() {
+		times, err := e.times(rule, first, zone)
+		if err != nil {
+			return nil, err
+		}
+		var out []*leaderdv1.CalendarEntry
+		for _, at := range times {
+			out = append(out, e.day(at, at.Add(last.Sub(first)), time.DateOnly))
+		}
+		return out, nil
+	}
+	if _, err := e.written(rule, first); err != nil {
+		return nil, err
+	}
+	switch {
+	case rule["FREQ"] != "YEARLY" || rule["INTERVAL"] != "" && rule["INTERVAL"] != "1":
+		return nil, e.repeat.fail("%q is not supported without an end: of whole days only those of every year are; give it an UNTIL or a COUNT", clip(e.repeat.value))
+	case last.Sub(first) >= 364*24*time.Hour:
+		return nil, e.repeat.fail("the event lasts as long as its year")
+	}
+	return []*leaderdv1.CalendarEntry{e.day(first, last, "01-02")}, nil
+}
+
+// day is the entry of the days from first to last.
+func (e *event) day(first, last time.Time, layout string) *leaderdv1.CalendarEntry {
 	entry := &leaderdv1.CalendarEntry{Name: e.summary}
 	if first.Equal(last) {
 		entry.When = &leaderdv1.CalendarEntry_Date{Date: first.Format(layout)}
 	} else {
 		entry.When = &leaderdv1.CalendarEntry_Range{Range: &leaderdv1.DateRange{First: first.Format(layout), Last: last.Format(layout)}}
 	}
-	return []*leaderdv1.CalendarEntry{entry}, nil
+	return entry
+}
+
+// period is the entry of the time from start to end.
+func (e *event) period(start, end time.Time) *leaderdv1.CalendarEntry {
+	return &leaderdv1.CalendarEntry{Name: e.summary, When: &leaderdv1.CalendarEntry_Period{
+		Period: &leaderdv1.Period{Start: timestamppb.New(start), End: timestamppb.New(end)},
+	}}
+}
+
+// stop is when the first time of an event that begins at start is over.
+func (e *event) stop(start time.Time, zone string) (time.Time, error) {
+	switch {
+	case e.duration != nil:
+		days, long, err := e.lasts()
+		if err == nil && days == 0 && long == 0 {
+			err = e.duration.fail("%q takes no time", clip(e.duration.value))
+		}
+		return start.AddDate(0, 0, days).Add(long), err
+	case e.end == nil:
+		return time.Time{}, e.start.fail("the event has neither DTEND nor DURATION, so that it takes no time")
+	}
+	end, _, err := e.end.instant(zone)
+	if err == nil && !start.Before(end) {
+		err = e.end.fail("is not after DTSTART")
+	}
+	return end, err
 }
 
 // hours are the entries of an event that has times.
@@ -233,46 +288,55 @@ func (e *event) hours(zone string) ([]*leaderdv1.CalendarEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.end == nil {
-		return nil, e.start.fail("the event has no DTEND, so that it takes no time")
-	}
-	end, _, err := e.end.instant(zone)
+	end, err := e.stop(start, zone)
 	if err != nil {
 		return nil, err
 	}
-	if !start.Before(end) {
-		return nil, e.end.fail("is not after DTSTART")
-	}
 	if e.repeat == nil {
-		return []*leaderdv1.CalendarEntry{{Name: e.summary, When: &leaderdv1.CalendarEntry_Period{
-			Period: &leaderdv1.Period{Start: timestamppb.New(start), End: timestamppb.New(end)},
-		}}}, nil
+		return []*leaderdv1.CalendarEntry{e.period(start, end)}, nil
 	}
 	rule, err := e.rule()
 	if err != nil {
 		return nil, err
 	}
+	if rule.ends() {
+		times, err := e.times(rule, start, zone)
+		if err != nil {
+			return nil, err
+		}
+		var out []*leaderdv1.CalendarEntry
+		for _, at := range times {
+			out = append(out, e.period(at, at.Add(end.Sub(start))))
+		}
+		return out, nil
+	}
+	if _, err := e.written(rule, start); err != nil {
+		return nil, err
+	}
+	end = end.In(start.Location())
 	from, to := start.Format("15:04"), end.Format("15:04")
-	if to == "00:00" && end.Sub(start) <= 24*time.Hour {
+	if to == "00:00" {
 		to = "24:00"
 	}
+	sameDay := end.Add(-1).Format(time.DateOnly) == start.Format(time.DateOnly)
 	switch {
-	case rule["FREQ"] != "WEEKLY" || !rule.only("FREQ", "INTERVAL", "BYDAY", "WKST") || rule["INTERVAL"] != "" && rule["INTERVAL"] != "1":
-		return nil, e.repeat.fail("%q is not supported: of events with times only those of every week, without an end, are", clip(e.repeat.value))
+	case rule["FREQ"] != "WEEKLY" && rule["FREQ"] != "DAILY" || rule["INTERVAL"] != "" && rule["INTERVAL"] != "1":
+		return nil, e.repeat.fail("%q is not supported without an end: of events with times only those of every day or week are; give it an UNTIL or a COUNT",
+			clip(e.repeat.value))
 	case startZone != zone:
 		return nil, e.start.fail("weekly hours are meant in the calendar's zone: give --zone %s", startZone)
-	case start.Second() != 0 || end.Second() != 0 || to <= from:
-		return nil, e.end.fail("weekly hours must be whole minutes and end on the day on which they begin")
+	case start.Second() != 0 || end.Second() != 0 || !sameDay || to <= from:
+		return nil, e.start.fail("weekly hours must be whole minutes and end on the day on which they begin")
 	}
-	days := []string{strings.ToUpper(start.Weekday().String()[:3])}
-	if rule["BYDAY"] != "" {
+	days := []string{"MON-SUN"}
+	if rule["FREQ"] == "WEEKLY" {
+		on, err := e.weekdays(rule, start)
+		if err != nil {
+			return nil, err
+		}
 		days = nil
-		for day := range strings.SplitSeq(rule["BYDAY"], ",") {
-			i := slices.Index([]string{"SU", "MO", "TU", "WE", "TH", "FR", "SA"}, day)
-			if i < 0 {
-				return nil, e.repeat.fail("%q is no weekday", clip(day))
-			}
-			days = append(days, strings.ToUpper(time.Weekday(i).String()[:3]))
+		for _, d := range on {
+			days = append(days, strings.ToUpper(d.String()[:3]))
 		}
 	}
 	return []*leaderdv1.CalendarEntry{{Name: e.summary, When: &leaderdv1.CalendarEntry_Weekly{
@@ -304,28 +368,4 @@ func (l *icsLine) instant(zone string) (time.Time, string, error) {
 		return t, "", l.fail("%q is no time", clip(l.value))
 	}
 	return t, zone, nil
-}
-
-// icsRule is a recurrence rule, by its parts.
-type icsRule map[string]string
-
-func (r icsRule) only(names ...string) bool {
-	for name := range r {
-		if !slices.Contains(names, name) {
-			return false
-		}
-	}
-	return true
-}
-
-func (e *event) rule() (icsRule, error) {
-	r := icsRule{}
-	for part := range strings.SplitSeq(strings.ToUpper(e.repeat.value), ";") {
-		name, value, ok := strings.Cut(part, "=")
-		if !ok || r[name] != "" {
-			return nil, e.repeat.fail("%q is no rule", clip(e.repeat.value))
-		}
-		r[name] = value
-	}
-	return r, nil
 }

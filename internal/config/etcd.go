@@ -61,8 +61,8 @@ type EtcdTLS struct {
 	InsecureSkipVerify bool `koanf:"insecure_skip_verify" usage:"accept any certificate of etcd"`
 }
 
-// Embedded is an etcd member inside the process. Its listeners have neither TLS
-// nor passwords so far: keep them on loopback or on a private network.
+// Embedded is an etcd member inside the process. Its client listener has neither TLS
+// nor passwords: keep it on loopback.
 type Embedded struct {
 	// ClientListen is the host:port of the member's client listener. The node
 	// itself uses it, so loopback is enough. Default: 127.0.0.1:7402.
@@ -71,6 +71,12 @@ type Embedded struct {
 	// PeerListen is the host:port at which other members reach this one.
 	// Default: 127.0.0.1:7403.
 	PeerListen string `koanf:"peer_listen" usage:"host:port of the embedded etcd's peer listener"`
+
+	// PeerTLS protects the traffic between members: with it each proves to be of the
+	// same authority, and the URLs in InitialCluster are https. It is for a new
+	// cluster: the members of one remember each other's URLs. All three files, or
+	// none; renewed ones are used without a restart. Default: none, plain text.
+	PeerTLS TLS `koanf:"peer_tls"`
 
 	// InitialCluster names all members of a new cluster, this one included, as
 	// name=URL, where name is a node's name and URL its peer URL, such as
@@ -118,11 +124,20 @@ type Member struct {
 	Peer url.URL
 }
 
+// PeerScheme is that of members' peer URLs.
+func (e Embedded) PeerScheme() string {
+	if e.PeerTLS.Enabled() {
+		return "https"
+	}
+	return "http"
+}
+
 // Members parses InitialCluster; without one it is node alone, reached where it
 // listens.
 func (e Embedded) Members(node string) ([]Member, error) {
+	scheme := e.PeerScheme()
 	if len(e.InitialCluster) == 0 {
-		return []Member{{Name: node, Peer: url.URL{Scheme: "http", Host: e.PeerListen}}}, nil
+		return []Member{{Name: node, Peer: url.URL{Scheme: scheme, Host: e.PeerListen}}}, nil
 	}
 	var out []Member
 	for i, entry := range e.InitialCluster {
@@ -134,8 +149,8 @@ func (e Embedded) Members(node string) ([]Member, error) {
 		if err != nil {
 			return nil, fmt.Errorf("[%d]: %q: %w", i, entry, err)
 		}
-		if u.Scheme != "http" || u.Port() == "" || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" {
-			return nil, fmt.Errorf("[%d]: %q is not an http://host:port URL", i, raw)
+		if u.Scheme != scheme || u.Port() == "" || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" {
+			return nil, fmt.Errorf("[%d]: %q is not an %s://host:port URL, as etcd.embedded.peer_tls has it", i, raw, scheme)
 		}
 		u.Path = ""
 		out = append(out, Member{Name: name, Peer: *u})

@@ -271,3 +271,18 @@ func settingAt(t *testing.T, path string) setting {
 	require.True(t, ok)
 	return s
 }
+
+func TestPeerTLS(t *testing.T) {
+	cfg := Default()
+	cfg.Name, cfg.Advertise = "n1", "n1:7400"
+	e := &cfg.Etcd.Embedded
+	e.PeerTLS = TLS{CAFile: "ca", CertFile: "cert", KeyFile: "key"}
+	e.InitialCluster = []string{cfg.Name + "=https://h:1"}
+	require.NoError(t, cfg.Validate())
+	e.PeerTLS.CAFile = ""
+	require.ErrorContains(t, cfg.Validate(), "etcd.embedded.peer_tls: ca_file, cert_file and key_file belong together")
+	e.PeerTLS = TLS{}
+	require.ErrorContains(t, cfg.Validate(), `etcd.embedded.initial_cluster[0]: "https://h:1" is not an http://host:port URL`)
+	e.InitialCluster = nil
+	require.NoError(t, cfg.Validate())
+}

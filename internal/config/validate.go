@@ -169,6 +169,10 @@ func (e Embedded) check(v *checker, node string) {
 	}
 	v.duration("etcd.embedded.compaction_retention", e.CompactionRetention, time.Minute, 24*time.Hour)
 
+	if t := e.PeerTLS; t.Enabled() && (t.CAFile == "" || t.CertFile == "" || t.KeyFile == "") {
+		v.fail("etcd.embedded.peer_tls", "ca_file, cert_file and key_file belong together: members check each other both ways")
+	}
+
 	const path = "etcd.embedded.initial_cluster"
 	members, err := e.Members(node)
 	if err != nil {

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"go.etcd.io/etcd/client/pkg/v3/types"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 
@@ -199,13 +201,24 @@ func (s *Server) sayEmpty() (stop func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
+	secure, err := s.cfg.Embedded.PeerTLS.Server()
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	if secure != nil {
+		listener = tls.NewListener(listener, secure)
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+emptyPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		//nolint:errchkjson // two strings; and who asked asks again
 		_ = json.NewEncoder(w).Encode(empty{Cluster: s.cfg.Embedded.InitialClusterToken, Name: s.node})
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: askTimeout}
+	server := &http.Server{
+		Handler: mux, ReadHeaderTimeout: askTimeout,
+		// What cannot be read is told by who asked.
+		ErrorLog: s.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	return func() error {
@@ -219,7 +232,10 @@ func (s *Server) sayEmpty() (stop func() error, err error) {
 
 // ask asks all others at once.
 func (s *Server) ask(ctx context.Context, others map[string]string) []report {
-	client, done := s.peerClient()
+	client, done, err := s.peerClient()
+	if err != nil {
+		return []report{{from: "the configuration of TLS", err: err}}
+	}
 	defer done()
 	reports := make([]report, 0, len(others))
 	var mu sync.Mutex
@@ -290,13 +306,17 @@ func askMembers(ctx context.Context, client *http.Client, url string) ([]members
 	return members, nil
 }
 
-// peerClient makes a client for questions to other members.
-func (s *Server) peerClient() (client *http.Client, done func()) {
+// peerClient makes a client for questions to other members. It reads the files of
+// their TLS.
+func (s *Server) peerClient() (client *http.Client, done func(), err error) {
 	transport := &http.Transport{DisableKeepAlives: true}
+	if transport.TLSClientConfig, err = s.cfg.Embedded.PeerTLS.Client(); err != nil {
+		return nil, nil, err
+	}
 	return &http.Client{
 		Transport: transport, Timeout: askTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}, transport.CloseIdleConnections
+	}, transport.CloseIdleConnections, nil
 }
 
 // statusError is an answer other than 200.

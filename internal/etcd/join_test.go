@@ -3,12 +3,21 @@ package etcd
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
@@ -16,6 +25,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"pgregory.net/rapid"
 
+	"github.com/leaderd/leaderd/internal/config"
 	"github.com/leaderd/leaderd/state/kv"
 )
 
@@ -106,18 +116,18 @@ func (c *trio) said(text string) bool {
 	return bytes.Contains(c.log.Bytes(), []byte(text))
 }
 
-func newTrio(t *testing.T) *trio {
+func newTrio(t *testing.T, secure config.TLS) *trio {
 	c := &trio{t: t}
 	peers := freePorts(t, 3)
 	var members []string
 	for i, p := range peers {
-		members = append(members, fmt.Sprintf("n%d=http://%s", i, p))
+		members = append(members, fmt.Sprintf("n%d=%s://%s", i, config.Embedded{PeerTLS: secure}.PeerScheme(), p))
 	}
 	log := hclog.New(&hclog.LoggerOptions{Output: c, Level: hclog.Info})
 	for i := range 3 {
 		c.dirs[i] = t.TempDir()
 		cfg := settings(t)
-		cfg.Embedded.PeerListen, cfg.Embedded.InitialCluster = peers[i], members
+		cfg.Embedded.PeerListen, cfg.Embedded.InitialCluster, cfg.Embedded.PeerTLS = peers[i], members, secure
 		c.cfg[i] = func() *Server { return New(fmt.Sprintf("n%d", i), c.dirs[i], cfg, log.Named(fmt.Sprintf("n%d", i))) }
 	}
 	t.Cleanup(func() {
@@ -173,7 +183,12 @@ func (c *trio) keys(i int) (keys []string) {
 // TestLostDataIsReplaced: a member that comes back without its data is given a new
 // identity by the others and has all of theirs, as often as it takes.
 func TestLostDataIsReplaced(t *testing.T) {
-	c := newTrio(t)
+	t.Run("plain", func(t *testing.T) { loseData(t, config.TLS{}) })
+	t.Run("TLS", func(t *testing.T) { loseData(t, certificates(t)) })
+}
+
+func loseData(t *testing.T, secure config.TLS) {
+	c := newTrio(t, secure)
 	for i := range 3 {
 		c.start(i)
 	}
@@ -198,11 +213,69 @@ func TestLostDataIsReplaced(t *testing.T) {
 	c.put(2, "/last")
 }
 
+// TestPeersCheckEachOther: with TLS a member takes nobody for one without a
+// certificate of its authority, neither before it has data nor after.
+func TestPeersCheckEachOther(t *testing.T) {
+	secure := certificates(t)
+	strange := config.TLS{CAFile: secure.CAFile}
+	c := newTrio(t, secure)
+	c.start(0)
+	url := "https://" + c.now[0].cfg.Embedded.PeerListen
+	ask := func(as config.TLS, path string) error {
+		s := New("x", t.TempDir(), config.Etcd{Embedded: config.Embedded{PeerTLS: as}}, hclog.NewNullLogger())
+		client, done, err := s.peerClient()
+		require.NoError(t, err)
+		defer done()
+		_, err = get(t.Context(), client, url+path)
+		return err
+	}
+	require.Eventually(t, func() bool { return ask(secure, emptyPath) == nil }, patience, tick)
+	require.ErrorContains(t, ask(strange, emptyPath), "certificate required")
+	c.start(1)
+	c.start(2)
+	<-c.now[0].Ready()
+	require.NoError(t, ask(secure, "/members"))
+	require.ErrorContains(t, ask(strange, "/members"), "certificate required")
+}
+
+// certificates makes an authority, and a certificate of it for 127.0.0.1.
+func certificates(t *testing.T) config.TLS {
+	t.Helper()
+	dir := t.TempDir()
+	file := config.TLS{CAFile: filepath.Join(dir, "ca"), CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key")}
+	write := func(path, kind string, der []byte) {
+		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+	}
+	now := time.Now()
+	root := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), NotBefore: root.NotBefore, NotAfter: root.NotAfter, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	rootKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	der, err := x509.CreateCertificate(rand.Reader, root, root, rootKey.Public(), rootKey)
+	require.NoError(t, err)
+	write(file.CAFile, "CERTIFICATE", der)
+	der, err = x509.CreateCertificate(rand.Reader, leaf, root, leafKey.Public(), rootKey)
+	require.NoError(t, err)
+	write(file.CertFile, "CERTIFICATE", der)
+	der, err = x509.MarshalECPrivateKey(leafKey)
+	require.NoError(t, err)
+	write(file.KeyFile, "EC PRIVATE KEY", der)
+	return file
+}
+
 // TestTwoLostFoundNoCluster: two members without data are a majority, and must not
 // begin anew while the third one, which has everything, is away. When it is back,
 // they still have nothing to go on with, and say so.
 func TestTwoLostFoundNoCluster(t *testing.T) {
-	c := newTrio(t)
+	c := newTrio(t, config.TLS{})
 	for i := range 3 {
 		c.start(i)
 	}
@@ -231,7 +304,7 @@ func TestTwoLostFoundNoCluster(t *testing.T) {
 
 // TestDatabaseWithoutLogIsSetAside: etcd would take it for its state.
 func TestDatabaseWithoutLogIsSetAside(t *testing.T) {
-	c := newTrio(t)
+	c := newTrio(t, config.TLS{})
 	for i := range 3 {
 		c.start(i)
 	}

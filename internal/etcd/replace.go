@@ -92,7 +92,11 @@ func (s *Server) replaceOne(ctx context.Context, others map[string]string) error
 // withoutData are the members that say they have no data, and an error if not all
 // answer: then a majority may have forgotten, which no new identity mends.
 func (s *Server) withoutData(ctx context.Context, others map[string]string) (lost []string, silent error) {
-	client, done := s.peerClient()
+	client, done, err := s.peerClient()
+	if err != nil {
+		s.log.Warn("etcd members cannot be asked whether they have data", "err", err)
+		return nil, nil
+	}
 	defer done()
 	for name, url := range others {
 		isEmpty, err := s.isEmpty(ctx, client, url)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 
@@ -178,7 +179,15 @@ func (s *Server) memberConfig() (*embed.Config, error) {
 	c.Dir = s.dir
 	c.ListenClientUrls = []url.URL{{Scheme: "http", Host: e.ClientListen}}
 	c.AdvertiseClientUrls = []url.URL{{Scheme: "http", Host: endpoint(e.ClientListen)}}
-	c.ListenPeerUrls = []url.URL{{Scheme: "http", Host: e.PeerListen}}
+	c.ListenPeerUrls = []url.URL{{Scheme: e.PeerScheme(), Host: e.PeerListen}}
+	if t := e.PeerTLS; t.Enabled() {
+		// The authority vouches for members. That a certificate has the address a
+		// connection comes from is not asked: addresses of pods change, and behind
+		// their names others may stand.
+		c.PeerTLSInfo = transport.TLSInfo{
+			TrustedCAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ClientCertAuth: true, SkipClientSANVerify: true,
+		}
+	}
 	var cluster []string
 	for _, m := range members {
 		cluster = append(cluster, m.Name+"="+m.Peer.String())

@@ -20,18 +20,22 @@
 {{- if include "leaderd.embedded" . -}}
   {{- $context := . -}}
   {{- $members := list -}}
+  {{- $scheme := ternary "https" "http" .Values.etcd.embedded.tls -}}
   {{- range $i := until (int .Values.control.replicas) -}}
     {{- $pod := printf "%s-%d" (include "leaderd.fullname" $context) $i -}}
-    {{- $members = append $members (printf "%s=http://%s:7403" $pod (include "leaderd.podHost" (dict "pod" $pod "context" $context))) -}}
+    {{- $members = append $members (printf "%s=%s://%s:7403" $pod $scheme (include "leaderd.podHost" (dict "pod" $pod "context" $context))) -}}
   {{- end -}}
   {{- $_ := set $etcd "embedded" (dict
     "client_listen" "127.0.0.1:7402"
     "peer_listen" "0.0.0.0:7403"
     "initial_cluster" $members
-    "initial_cluster_state" .Values.etcd.embedded.initialClusterState
     "initial_cluster_token" (printf "%s/%s" .Release.Namespace (include "leaderd.fullname" .))
     "quota_bytes" .Values.etcd.embedded.quota
     "compaction_retention" .Values.etcd.embedded.compactionRetention) -}}
+  {{- if .Values.etcd.embedded.tls -}}
+    {{- $_ := set $etcd.embedded "peer_tls" (dict
+      "ca_file" "/etc/leaderd/tls/ca.crt" "cert_file" "/etc/leaderd/tls/tls.crt" "key_file" "/etc/leaderd/tls/tls.key") -}}
+  {{- end -}}
 {{- else -}}
   {{- $_ := set $etcd "endpoints" .Values.etcd.endpoints -}}
   {{- if .Values.etcd.auth.existingSecret }}{{ $_ := set $etcd "password_file" "/etc/leaderd/etcd-auth/password" }}{{ end -}}

@@ -72,7 +72,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{/* What can never change in a release, in one word. */}}
 {{- define "leaderd.shape" -}}
-{{- if include "leaderd.embedded" . }}embedded-{{ .Values.control.replicas }}{{ else }}external{{ end -}}
+{{- if include "leaderd.embedded" . }}embedded-{{ .Values.control.replicas }}{{ if .Values.etcd.embedded.tls }}-tls{{ end }}{{ else }}external{{ end -}}
 {{- end -}}
 
 {{/* Whether the data of control pods is on a volume. */}}

@@ -11,6 +11,9 @@ is allowed.
   {{- if $etcd.auth.existingSecret -}}
     {{- fail "etcd.auth.existingSecret: only for etcd.mode=external; the embedded etcd has no users" -}}
   {{- end -}}
+  {{- if and $etcd.embedded.tls (not .Values.tls.enabled) -}}
+    {{- fail "etcd.embedded.tls: needs tls.enabled=true, whose secret it uses" -}}
+  {{- end -}}
   {{- if not (has (int .Values.control.replicas) (list 1 3)) -}}
     {{- fail (printf "control.replicas: %d is neither 1 nor 3, as embedded etcd wants it; use an external etcd for more" (int .Values.control.replicas)) -}}
   {{- end -}}
@@ -18,8 +21,8 @@ is allowed.
   {{- if not $etcd.endpoints -}}
     {{- fail "etcd.endpoints: etcd.mode=external needs at least one, such as https://etcd-0.etcd:2379" -}}
   {{- end -}}
-  {{- if ne $etcd.embedded.initialClusterState "new" -}}
-    {{- fail "etcd.embedded.initialClusterState: only for etcd.mode=embedded" -}}
+  {{- if $etcd.embedded.tls -}}
+    {{- fail "etcd.embedded.tls: only for etcd.mode=embedded; for an external one use etcd.tls and https endpoints" -}}
   {{- end -}}
 {{- end -}}
 {{- if and .Values.tls.enabled (not (include "leaderd.tlsSecret" .)) -}}
@@ -89,7 +92,7 @@ is allowed.
   {{- $was := get ($now.metadata.annotations | default dict) "leaderd/etcd" -}}
   {{- $want := include "leaderd.shape" . -}}
   {{- if and $was (ne $was $want) -}}
-    {{- fail (printf "etcd.mode, control.replicas: this release is %s and cannot become %s; install another release and move the jobs, see docs/kubernetes.md" $was $want) -}}
+    {{- fail (printf "etcd.mode, control.replicas, etcd.embedded.tls: this release is %s and cannot become %s; install another release and move the jobs, see docs/kubernetes.md" $was $want) -}}
   {{- end -}}
 {{- end -}}
 {{- end -}}

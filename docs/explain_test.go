@@ -219,11 +219,13 @@ func TestEveryReasonIsExplained(t *testing.T) {
 		delete(table, r.Name)
 	}
 	require.Empty(t, table, "reasons that do not exist")
-	source, err := os.ReadFile(filepath.Join(root, "state", "run.go"))
-	require.NoError(t, err)
-	constants := reasonConstant.FindAllStringSubmatch(string(source), -1)
-	require.NotEmpty(t, constants)
-	for _, m := range constants {
-		require.True(t, known[m[1]], "package ledger explains no reason %s", m[1])
+	for _, file := range []string{"run.go", "retry.go"} {
+		source, err := os.ReadFile(filepath.Join(root, "state", file))
+		require.NoError(t, err)
+		constants := reasonConstant.FindAllStringSubmatch(string(source), -1)
+		require.NotEmpty(t, constants)
+		for _, m := range constants {
+			require.True(t, known[m[1]], "package ledger explains no reason %s", m[1])
+		}
 	}
 }

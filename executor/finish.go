@@ -32,7 +32,7 @@ func (d *desk) finish(final context.Context, r *run) {
 		}
 		d.log.Error("a run crashed", "job", r.key.job, "run", r.key.run, "shard", r.key.shard,
 			"err", crash, "stack", string(debug.Stack()))
-		r.outcome = runner.Outcome{State: state.StateFailed, Error: crash, Started: r.outcome.Started, Ended: d.clock()}
+		r.outcome = runner.Outcome{State: state.StateFailed, Error: crash, Crashed: true, Started: r.outcome.Started, Ended: d.clock()}
 	}
 	d.mu.Lock()
 	d.release(r)
@@ -51,6 +51,9 @@ func (d *desk) over(r *run, f *state.Finish, status state.TokenStatus) {
 			n.state = state.StateWaiting
 		}
 		d.metrics.finished[n.state].Inc()
+		if n.state == state.StateWaiting {
+			d.retried(&f.Attempt)
+		}
 	} else {
 		d.metrics.unstored.Inc()
 	}
@@ -67,6 +70,15 @@ func (d *desk) over(r *run, f *state.Finish, status state.TokenStatus) {
 	d.conclude(r.entry, n)
 	d.mu.Unlock()
 	d.leave(r)
+}
+
+// retried counts an attempt that another one follows.
+func (d *desk) retried(a *state.Attempt) {
+	if a.Snoozed {
+		d.metrics.snoozed.Inc()
+	} else if c := d.metrics.retried[a.State]; c != nil {
+		c.Inc()
+	}
 }
 
 // ending is what the store shall know of the run's end.
@@ -100,9 +112,8 @@ func (r *run) ending() state.Finish {
 	if r.begun && !o.Started.IsZero() {
 		f.Attempt.Started = o.Started.UTC()
 	}
-	if o.State == state.StateInterrupted && (!r.begun || !r.live.AtMostOnce) {
-		// It may start anew elsewhere, and at once.
-		f.Retry = r.desk.clock().UTC()
+	if o.State != state.StateSucceeded || o.Directive != (state.Directive{}) {
+		r.next(&f)
 	}
 	if r.out != nil {
 		if err := errors.Join(r.out.Close(), o.OutputErr); err != nil {
@@ -111,6 +122,23 @@ func (r *run) ending() state.Finish {
 		f.Tail, f.OutputBytes = r.out.Tail(), r.out.Bytes()
 	}
 	return f
+}
+
+// next adds to the end of an attempt what follows it, where that is not simply its
+// success.
+func (r *run) next(f *state.Finish) {
+	n := r.plan.spec.policy.AfterAttempt(&state.AttemptEnd{
+		Live: &r.live, Attempt: &f.Attempt, Crashed: r.outcome.Crashed, Directive: r.outcome.Directive,
+	}, r.desk.clock().UTC())
+	f.Live.Tries, f.Live.Snoozes = n.Tries, n.Snoozes
+	f.Attempt.State, f.Attempt.Snoozed = n.State, n.Snoozed
+	f.Retry = n.At
+	if n.Error != "" {
+		f.Attempt.Error = n.Error
+	}
+	if f.Reason == "" {
+		f.Reason, f.Detail = n.Reason, n.Detail
+	}
 }
 
 // record has the end of a run stored, and concludes the run when there is an

@@ -45,6 +45,8 @@ type metrics struct {
 	claim    prometheus.Histogram
 	lead     prometheus.Gauge
 	finished [state.StateMissed + 1]prometheus.Counter
+	retried  [state.StateMissed + 1]prometheus.Counter
+	snoozed  prometheus.Counter
 	unstored prometheus.Counter
 	busy     prometheus.Counter
 	refused  prometheus.Counter
@@ -107,5 +109,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			m.finished[s] = finished.WithLabelValues(st.String())
 		}
 	}
+	retried := f.NewCounterVec(prometheus.CounterOpts{
+		Name: "leaderd_executor_retried_total",
+		Help: "Attempts that ended here and that another one follows, by how they ended; snoozed: the work asked to be called again.",
+	}, []string{"after"})
+	for _, s := range []state.RunState{state.StateFailed, state.StateTimedOut, state.StateInterrupted} {
+		m.retried[s] = retried.WithLabelValues(s.String())
+	}
+	m.snoozed = retried.WithLabelValues("snoozed")
 	return m
 }

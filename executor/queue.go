@@ -29,6 +29,7 @@ type plan struct {
 	pending      int64
 	closed       int64
 	queued       bool // it waits for other runs
+	origin       state.RunID
 }
 
 // same tells whether a claim by p relies on the same things as one by q.

@@ -94,6 +94,8 @@ func (d *desk) claim(work, window context.Context, r *run) {
 			Due:        time.Unix(0, r.plan.start).UTC(),
 			Claimed:    begun.UTC(),
 			AtMostOnce: sp.atMostOnce,
+			Origin:     r.plan.origin,
+			DeadLetter: sp.policy.DeadLetter != nil,
 		},
 		Exclusive:      r.plan.gated(),
 		Token:          r.plan.token,
@@ -236,6 +238,26 @@ func (d *desk) carry(work, final context.Context, r *run) {
 	r.returned = true
 }
 
+// inTime bounds an attempt by what is left of its run's time. Where nothing is, it
+// ends the run.
+func (r *run) inTime(t *runner.Task) bool {
+	most := r.plan.spec.policy.RunTimeout
+	if most == 0 {
+		return true
+	}
+	if len(r.live.Attempts) > 0 {
+		most -= r.desk.clock().Sub(r.live.Began())
+	}
+	if most <= 0 {
+		r.outcome = runner.Outcome{State: state.StateTimedOut, Error: "the run's time was over before the attempt began", Ended: r.desk.clock()}
+		return false
+	}
+	if t.Timeout == 0 || most < t.Timeout {
+		t.Timeout = most
+	}
+	return true
+}
+
 // perform runs the work of a run that is due.
 func (d *desk) perform(work context.Context, r *run) {
 	now := d.wall()
@@ -245,9 +267,13 @@ func (d *desk) perform(work context.Context, r *run) {
 		r.reason = state.ReasonDeadline
 		return
 	}
+	t := r.plan.spec.task
+	if !r.inTime(&t) {
+		return
+	}
 	r.lateness = time.Duration(max(now-r.plan.start, 0))
-	if r.plan.queued {
-		// That it waited for other runs is no lateness.
+	if r.plan.queued || r.live.Tries+r.live.Snoozes > 0 {
+		// That it waited for other runs, or for its next try, is no lateness.
 		r.lateness = max(min(r.lateness, time.Duration(now-r.asked.Live.Claimed.UnixNano())), 0)
 	}
 	r.begun = true
@@ -256,7 +282,6 @@ func (d *desk) perform(work context.Context, r *run) {
 	d.metrics.running.Inc()
 	defer d.metrics.running.Dec()
 
-	t := r.plan.spec.task
 	t.Run, t.Shard, t.Shards = r.key.run, int(r.key.shard), int(r.plan.shards)
 	t.Attempt, t.Token, t.Kill = int(r.key.attempt), r.live.Token, d.kill
 	if r.plan.run == "" {

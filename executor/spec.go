@@ -30,6 +30,8 @@ type spec struct {
 	jitter     time.Duration
 	// patient runs that are caught up wait for the one before them.
 	patient bool
+	// policy is what follows the end of an attempt.
+	policy *state.JobSpec
 	// task is what an attempt runs, but for its identity.
 	task runner.Task
 
@@ -49,6 +51,7 @@ func newSpec(s *session, p *workerv1.Spec) *spec {
 		scope = "job " + job.String()
 	}
 	return &spec{
+		policy:     &js,
 		gate:       gate,
 		scope:      scope,
 		ref:        p.GetRef(),
@@ -104,6 +107,7 @@ func newPlan(sp *spec, p *workerv1.Entry, ids *slotIDs) (plan, key, error) {
 		pending:      p.GetPending(),
 		closed:       p.GetClosedRevision(),
 		queued:       p.GetQueued(),
+		origin:       state.RunID(p.GetOrigin()),
 	}
 	pl.backfill = pl.run != "" && pl.run.Kind() == state.KindBackfill
 	k := key{job: sp.job, run: pl.run, shard: p.GetShard(), attempt: max(p.GetAttempt(), 1)}

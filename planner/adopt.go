@@ -129,7 +129,7 @@ func (t *term) openWaiting(l *state.Live, job *timed, now time.Time) {
 		}
 		t.close(e) // the run has a record: this is its next attempt
 	}
-	t.add(&entry{entryKey: key, version: job.job, waiting: l, start: l.Due.UnixMicro()}, now)
+	t.add(&entry{entryKey: key, version: job.job, waiting: l, start: later(l.Due, l.NextTry).UnixMicro()}, now)
 }
 
 // giveUp ends a waiting run whose job has been deleted.

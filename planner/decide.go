@@ -63,7 +63,7 @@ func (t *term) tryDecide(e *entry, now time.Time) {
 	}
 	var pending int64
 	if e.pending != nil {
-		pending = e.pending.Revision
+		pending, rec.Origin = e.pending.Revision, e.pending.Origin
 	}
 	exclusive, relies := e.version.Exclusive, e.relies
 	t.task(func(ctx context.Context) func() {
@@ -90,6 +90,9 @@ func (t *term) tryDecide(e *entry, now time.Time) {
 				t.feedOf(rec.Job, rec.Run)
 				if waiting != nil {
 					t.endedOf(rec.Job)
+				}
+				if j := t.jobs[rec.Job]; j != nil && to == state.StateTimedOut {
+					t.lookAtFailures(j)
 				}
 			}
 		}

@@ -113,6 +113,18 @@ func (e *entry) attempt() int {
 	return 1
 }
 
+// failedOn is the node of a run's last attempt, if that failed of itself.
+func (e *entry) failedOn() string {
+	if e.waiting == nil || len(e.waiting.Attempts) == 0 {
+		return ""
+	}
+	last := &e.waiting.Attempts[len(e.waiting.Attempts)-1]
+	if last.Snoozed || last.State != state.StateFailed && last.State != state.StateTimedOut {
+		return ""
+	}
+	return last.Node
+}
+
 func (e *entry) runID() state.RunID {
 	if e.run != "" {
 		return e.run

@@ -32,6 +32,11 @@ type Job struct {
 	// PauseAfter is how many runs in a row may fail before the job is paused; 0: any
 	// number.
 	PauseAfter int
+	// RunTimeout bounds a run over all its attempts, QueueTimeout how long one waits
+	// for others; 0: nothing does.
+	RunTimeout, QueueTimeout time.Duration
+	// DeadLetters is how many dead letters of the job are kept; 0: it leaves none.
+	DeadLetters int
 	// Broken is set where the stored job cannot be planned. Such a job is due
 	// never and harms no other.
 	Broken error
@@ -67,7 +72,11 @@ func compileSpec(j *state.Job, stored []byte) *Job {
 		CatchUpAge: spec.StartDeadline,
 		Paused:     j.Paused,
 		PauseAfter: spec.PauseAfterFailures,
-		stored:     stored,
+
+		RunTimeout:   spec.RunTimeout,
+		QueueTimeout: spec.QueueTimeout,
+		DeadLetters:  spec.DeadLettersKept(),
+		stored:       stored,
 
 		ConcurrencyKey: spec.ConcurrencyKey,
 	}

@@ -23,9 +23,17 @@ func (t *term) place(e *entry) {
 		e.waiting != nil && e.waiting.NextTry.After(t.now()) || e.waits && e != e.job.queue[0] {
 		return
 	}
+	key := jobKey(e.version.ID)
+	if last := e.failedOn(); last != "" && len(e.holders) == 0 {
+		// Perhaps it was the node's fault: any other one that matches comes first.
+		for _, name := range t.table.Rank(nil, key, e.version.Selector, 2) {
+			if name != last && t.placeOn(e, name) {
+				return
+			}
+		}
+	}
 	// The balancer's choice first, then the others in the job's order, so that
 	// a hedge goes where the job would move.
-	key := jobKey(e.version.ID)
 	if name, ok := t.balancer.Assign(key, e.version.Selector, 1); ok && t.placeOn(e, name) {
 		return
 	}
@@ -96,6 +104,9 @@ func (t *term) checkLate(e *entry, now time.Time) {
 	}
 	if e.waits {
 		t.checkQueued(e, now)
+		return
+	}
+	if e.waiting != nil && t.checkWaiting(e, now) {
 		return
 	}
 	late := now.Sub(micros(e.start))

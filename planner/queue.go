@@ -134,6 +134,17 @@ func (t *term) checkQueued(e *entry, now time.Time) {
 		t.missDeadline(e, whyQueued(e), now)
 		return
 	}
+	most := e.version.QueueTimeout
+	if most != 0 {
+		end := e.pending.Queued.Add(most)
+		if !now.Before(end) {
+			t.decideAt(e, state.StateMissed, state.ReasonQueueTimeout, "it waited for other runs for "+most.String(), e.version.Revision, now)
+			return
+		}
+		if end.Before(deadline) {
+			deadline = end
+		}
+	}
 	if e == e.job.queue[0] {
 		if e.busy {
 			t.place(e)

@@ -93,6 +93,7 @@ func (s *session) plan(e *entry) {
 	}
 	if e.pending != nil {
 		p.Pending, p.AllowOverlap, p.Queued = e.pending.Revision, e.pending.AllowOverlap, e.waits
+		p.Origin = string(e.pending.Origin)
 	}
 	s.unsent = append(s.unsent, p)
 }

@@ -11,6 +11,16 @@ import (
 // waiting ones: each reads them all.
 const lookAgainAfter = 200 * time.Millisecond
 
+// checkWaiting ends a waiting run whose time is over.
+func (t *term) checkWaiting(e *entry, now time.Time) (over bool) {
+	most := e.version.RunTimeout
+	if most == 0 || now.Before(e.waiting.Began().Add(most)) {
+		return false
+	}
+	t.decideAt(e, state.StateTimedOut, state.ReasonRunTimeout, "", e.version.Revision, now)
+	return true
+}
+
 // lookForRetry plans the next attempts of a run of which it was told that it waits.
 func (t *term) lookForRetry(id state.JobID, run state.RunID) {
 	t.task(func(ctx context.Context) func() {

@@ -95,6 +95,14 @@ type JobSpec struct {
 	// Drain is what becomes of a run whose executor shuts down.
 	Drain Drain
 
+	// Retry is nil for a job whose attempts are not made again.
+	Retry *Retry
+	// RunTimeout bounds a run over all its attempts, QueueTimeout how long one waits
+	// for others; 0: nothing does.
+	RunTimeout, QueueTimeout time.Duration
+	// DeadLetter is nil for a job whose runs leave no dead letters.
+	DeadLetter *DeadLetterPolicy
+
 	// PauseAfterFailures is how many runs in a row may fail or time out before
 	// the job is paused; 0: any number.
 	PauseAfterFailures int

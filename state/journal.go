@@ -79,7 +79,8 @@ type ClaimResult struct {
 // Finish asks the store to make an end real: the run's verdict, or a wait for
 // another attempt.
 type Finish struct {
-	// Live is the record as claimed, with its token.
+	// Live is the record as claimed, with its token; but for Tries and Snoozes, which
+	// are those with the ended attempt.
 	Live Live
 	// Attempt is the ended attempt. Its State is the run's verdict unless Retry
 	// is set.

@@ -50,7 +50,25 @@ const (
 	// MaxPauseAfterFailures bounds JobSpec.PauseAfterFailures.
 	MaxPauseAfterFailures = 100
 	MaxJitter             = time.Hour
-	MaxCatchUpLimit       = 1000
+	// MaxAttempts bounds Retry.MaxAttempts, MinBackoff, MaxBackoff and
+	// MaxBackoffFactor the waits between attempts, MaxRetryAfter the wait that work
+	// asks for, MaxRetryConditions each of the lists of what is retried.
+	MaxAttempts        = 100
+	MinBackoff         = 100 * time.Millisecond
+	MaxBackoff         = 24 * time.Hour
+	MaxBackoffFactor   = 10
+	MaxRetryAfter      = 24 * time.Hour
+	MaxRetryConditions = 32
+	// MaxHandovers is how many attempts of a run may end since their executors are
+	// lost or shut down; MaxSnoozes is how often one may snooze, for at most
+	// MaxSnooze.
+	MaxHandovers  = 100
+	MaxSnoozes    = 1000
+	MaxSnooze     = 30 * 24 * time.Hour
+	MaxRunTimeout = 30 * 24 * time.Hour
+	// MaxDeadLetters bounds the dead letters of a job.
+	MaxDeadLetters  = 10_000
+	MaxCatchUpLimit = 1000
 	// MaxJobCalendars bounds the calendars that a job names.
 	MaxJobCalendars    = 4
 	MaxCalendarEntries = 500

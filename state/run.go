@@ -160,6 +160,14 @@ type Live struct {
 	GateKey string
 	// Attempts are those before this one.
 	Attempts []Attempt
+	// Tries is how many of those before this one count against the job's retry
+	// policy, Snoozes how many snoozed. The other ones were handed over: see
+	// Handovers.
+	Tries, Snoozes int
+	// Origin is the run that this one repeats; empty for others.
+	Origin RunID
+	// DeadLetter: a verdict that is Dead leaves a dead letter.
+	DeadLetter bool
 	// Token is the record's ModRevision: the attempt's fencing token.
 	Token int64
 }
@@ -189,6 +197,8 @@ type Attempt struct {
 	// Done, Total and Message are what it last said of its progress.
 	Done, Total int64
 	Message     string
+	// Snoozed: the work asked to be called again later.
+	Snoozed bool
 }
 
 // Record is a run's verdict, or one verdict that a range of slots share.
@@ -211,6 +221,10 @@ type Record struct {
 	// size of the whole.
 	Tail        []byte
 	OutputBytes int64
+	// Origin is the run that this one repeats; empty for others.
+	Origin RunID
+	// Tries is how many of the attempts counted against the job's retry policy.
+	Tries int
 	// Revision is the store's ModRevision of the record.
 	Revision int64
 }
@@ -236,6 +250,8 @@ type Pending struct {
 	AllowOverlap bool
 	// Queued is since when it waits for other runs; zero: it was not found to
 	// have to.
-	Queued   time.Time
+	Queued time.Time
+	// Origin is the run that this one repeats; empty for others.
+	Origin   RunID
 	Revision int64
 }

@@ -30,6 +30,7 @@ var Transitions = []Transition{
 	{"give up", StateWaiting, StateLost},
 	{"give up", StateWaiting, StateCancelled},
 	{"give up", StateWaiting, StateMissed},
+	{"give up", StateWaiting, StateTimedOut},
 
 	{"skip", StateNone, StateSkipped},
 	{"skip", StatePending, StateSkipped},

@@ -137,7 +137,7 @@ func (o *Outcome) exited(status syscall.WaitStatus) {
 	o.HasCode = true
 	switch {
 	case status.Signaled():
-		o.ExitCode = 128 + int(status.Signal())
+		o.ExitCode, o.Crashed = 128+int(status.Signal()), true
 		o.fail(errors.New("killed by signal: " + signalName(status.Signal())))
 	case status.ExitStatus() != 0:
 		o.ExitCode = status.ExitStatus()

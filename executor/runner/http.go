@@ -69,6 +69,7 @@ func (r *Runner) request(ctx context.Context, t *Task, out io.Writer) (o Outcome
 		o.requestFailed(ctx, t, fmt.Errorf("reading the response: %w", err))
 	case !expected(t.HTTP, resp.StatusCode):
 		o.fail(fmt.Errorf("unexpected status %s", resp.Status))
+		o.Directive.RetryAfter = retryAfter(resp, o.Ended)
 	default:
 		o.State = state.StateSucceeded
 	}

@@ -92,7 +92,7 @@ func (r *Runner) Run(ctx context.Context, t Task, out io.Writer) Outcome {
 	if t.NoOp && t.Command == nil && t.HTTP == nil {
 		o = r.run(ctx, &t, out) // nobody's code runs, so there is nothing to guard against
 	} else if c := guard(func() { o = r.run(ctx, &t, out) }); c != nil {
-		o = Outcome{State: state.StateFailed, Error: c.Error(), Started: started}
+		o = Outcome{State: state.StateFailed, Error: c.Error(), Crashed: true, Started: started}
 		if out != nil {
 			// The stack is for the reader of the output; the writer may be what
 			// crashed, and then there is none.

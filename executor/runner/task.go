@@ -61,6 +61,11 @@ type Outcome struct {
 	// started both are the time of the refusal.
 	Started time.Time
 	Ended   time.Time
+	// Crashed is set where a signal killed the command, or the work panicked.
+	Crashed bool
+	// Directive is what the work says of what shall follow: of an HTTP request that
+	// failed, the Retry-After of its answer.
+	Directive state.Directive
 	// OutputErr is the first error of the output's writer, nil if there was none.
 	// What came after it is dropped; the work goes on.
 	OutputErr error

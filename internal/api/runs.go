@@ -159,16 +159,27 @@ func runOf(e *store.RunEntry) *leaderdv1.Run {
 		}
 	case e.Record != nil:
 		ofRecord(res, e.Record)
+		res.Origin = originOf(e, e.Record.Origin)
 	case len(e.Live) > 0:
 		ofLive(res, e.Live)
+		res.Origin = originOf(e, e.Live[0].Origin)
 	case e.Pending != nil:
 		res.State = leaderdv1.Run_STATE_PENDING
 		res.DueTime = timeOf(e.Pending.Requested)
+		res.Origin = originOf(e, e.Pending.Origin)
 		if !e.Pending.Queued.IsZero() {
 			res.Reason, res.Detail = state.ReasonQueued, "waits for other runs since "+e.Pending.Queued.UTC().Format(time.RFC3339)
 		}
 	}
 	return res
+}
+
+// originOf names the run of the same job that a run repeats.
+func originOf(e *store.RunEntry, origin state.RunID) string {
+	if origin == "" {
+		return ""
+	}
+	return runName(e.Job, origin)
 }
 
 func ofRecord(res *leaderdv1.Run, rec *state.Record) {
@@ -183,6 +194,7 @@ func ofRecord(res *leaderdv1.Run, rec *state.Record) {
 	res.OutputTail = rec.Tail
 	res.OutputBytes = rec.OutputBytes
 	res.Attempts = appendAttempts(nil, rec.Attempts)
+	res.Tries = int32(rec.Tries) //nolint:gosec // bounded by MaxAttempts
 }
 
 // ofLive sums the shards of a run up: it is running while one of them is.
@@ -190,6 +202,7 @@ func ofLive(res *leaderdv1.Run, shards []state.Live) {
 	res.State = leaderdv1.Run_STATE_WAITING
 	res.DueTime = timeOf(shards[0].Due)
 	res.JobGeneration = shards[0].Generation
+	res.Tries = int32(shards[0].Tries) //nolint:gosec // bounded by MaxAttempts
 	var next time.Time
 	for i := range shards {
 		l := &shards[i]
@@ -228,6 +241,7 @@ func appendAttempts(to []*leaderdv1.Attempt, attempts []state.Attempt) []*leader
 			EndTime:   timeOf(a.Ended),
 			State:     runStateOf(a.State),
 			Error:     a.Error,
+			Snoozed:   a.Snoozed,
 		}
 		if a.HasCode {
 			code := int32(a.ExitCode) //nolint:gosec // an exit code or status

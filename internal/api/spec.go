@@ -64,12 +64,20 @@ func checkSpec(v *state.Violations, spec *leaderdv1.JobSpec) {
 	whole = checkDuration(v, "spec.catchUpWindow", spec.GetCatchUpWindow()) && whole
 	whole = checkDuration(v, "spec.timeout", spec.GetTimeout()) && whole
 	whole = checkDuration(v, "spec.killGrace", spec.GetKillGrace()) && whole
+	whole = checkDuration(v, "spec.runTimeout", spec.GetRunTimeout()) && whole
+	whole = checkDuration(v, "spec.queueTimeout", spec.GetQueueTimeout()) && whole
+	whole = checkDuration(v, "spec.retry.initialBackoff", spec.GetRetry().GetInitialBackoff()) && whole
+	whole = checkDuration(v, "spec.retry.maxBackoff", spec.GetRetry().GetMaxBackoff()) && whole
 
 	domain := codec.SpecFromProto(spec)
 	if !whole {
 		// What is no duration was answered above.
 		domain.StartDeadline, domain.Timeout, domain.KillGrace = 0, 0, 0
 		domain.Jitter, domain.CatchUpWindow = 0, 0
+		domain.RunTimeout, domain.QueueTimeout = 0, 0
+		if domain.Retry != nil {
+			domain.Retry.InitialBackoff, domain.Retry.MaxBackoff = 0, 0
+		}
 	}
 	if bad, ok := errors.AsType[state.Violations](domain.Validate(ScheduleChecks)); ok {
 		*v = append(*v, bad...)

@@ -42,8 +42,16 @@ func (n *normaliser) message(md protoreflect.MessageDescriptor, value any, path 
 		return n.instant(value, path)
 	}
 	fields := md.Fields()
-	if md.FullName() == httpMessage {
+	switch md.FullName() {
+	case httpMessage:
 		value = n.bodyText(value, path)
+	case deadLetterMessage:
+		if value == false {
+			return nil
+		}
+		if value == true {
+			return map[string]any{}
+		}
 	}
 	if value == nil && fields.Len() == 0 { // noop:
 		return map[string]any{}
@@ -95,6 +103,9 @@ func (n *normaliser) othersOf(fd protoreflect.FieldDescriptor, object map[string
 
 // httpMessage is the target whose body may be given as text in files.
 const httpMessage = "leaderd.v1.Http"
+
+// deadLetterMessage may be given as true, for its defaults, and as false, for none.
+const deadLetterMessage = "leaderd.v1.DeadLetterPolicy"
 
 // bodyText makes a body out of bodyText.
 func (n *normaliser) bodyText(value any, path string) any {
@@ -181,6 +192,11 @@ func (n *normaliser) single(fd protoreflect.FieldDescriptor, value any, path str
 			return b
 		}
 		return n.fail(path, "must be true or false, not %s", describe(value))
+	case protoreflect.DoubleKind:
+		if number, ok := value.(json.Number); ok {
+			return number
+		}
+		return n.fail(path, "must be a number, not %s", describe(value))
 	case protoreflect.Int32Kind:
 		if number, ok := value.(json.Number); ok {
 			if i, err := number.Int64(); err == nil && int64(int32(i)) == i {
@@ -251,8 +267,11 @@ var elsewhere = map[string]string{
 	"cron":                    "schedules",
 	"suspend":                 "",
 	"paused":                  "",
-	"retries":                 "",
-	"backofflimit":            "",
+	"retries":                 "retry.maxAttempts",
+	"backofflimit":            "retry.maxAttempts",
+	"maxattempts":             "retry.maxAttempts",
+	"retrypolicy":             "retry",
+	"deadletters":             "deadLetter",
 }
 
 // meant is what somebody may have meant by a field that there is not.
@@ -264,10 +283,8 @@ func meant(key string, fields []string) string {
 		return suggest.Nearest(key, fields)
 	case field != "":
 		return fmt.Sprintf(", did you mean %s?", field)
-	case word == "suspend" || word == "paused":
-		return ": a job is paused with \"leaderd job pause\""
 	}
-	return ": retries are not there yet"
+	return ": a job is paused with \"leaderd job pause\""
 }
 
 func names(fields protoreflect.FieldDescriptors) []string {

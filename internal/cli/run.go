@@ -319,6 +319,9 @@ func printRun(d Deps, r *leaderdv1.Run) error {
 	if r.GetNextAttemptTime() != nil {
 		t.row("next try:", instant(r.GetNextAttemptTime()))
 	}
+	if r.GetOrigin() != "" {
+		t.row("repeats:", runID(r.GetOrigin()))
+	}
 	t.row("generation:", strconv.FormatInt(r.GetJobGeneration(), 10))
 	if err := t.flush(); err != nil {
 		return err
@@ -352,7 +355,11 @@ func printAttempts(d Deps, r *leaderdv1.Run) error {
 			code = strconv.Itoa(int(a.GetExitCode()))
 		}
 		one := &leaderdv1.Run{DueTime: r.GetDueTime(), Attempts: []*leaderdv1.Attempt{a}}
-		t.row(strconv.Itoa(int(a.GetNumber())), stateName(a.GetState()), a.GetNode(), instant(a.GetClaimTime()),
+		how := stateName(a.GetState())
+		if a.GetSnoozed() {
+			how += " snoozed"
+		}
+		t.row(strconv.Itoa(int(a.GetNumber())), how, a.GetNode(), instant(a.GetClaimTime()),
 			instant(a.GetStartTime()), took(one, time.Now()), code, strconv.FormatInt(a.GetToken(), 10),
 			strconv.FormatInt(a.GetTerm(), 10), a.GetError())
 	}

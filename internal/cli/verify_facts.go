@@ -214,7 +214,7 @@ func factOf(job string, run *leaderdv1.Run) history.Run {
 	}
 	for _, at := range run.GetAttempts() {
 		r.Attempts = append(r.Attempts, history.Attempt{
-			Number: int(at.GetNumber()), Token: at.GetToken(), Term: at.GetTerm(), Node: at.GetNode(), State: stateName(at.GetState()),
+			Number: int(at.GetNumber()), Token: at.GetToken(), Term: at.GetTerm(), Node: at.GetNode(), State: stateName(at.GetState()), Snoozed: at.GetSnoozed(),
 			Started: instantOf(at.GetStartTime()), Ended: instantOf(at.GetEndTime()),
 		})
 	}

@@ -234,7 +234,9 @@ func TestWordsOfOtherSchedulers(t *testing.T) {
 		"timezone: UTC":               "spec.timezone: no such field, did you mean timeZone?",
 		"cron: '@daily'":              "spec.cron: no such field, did you mean schedules?",
 		"suspend: true":               `spec.suspend: no such field: a job is paused with "leaderd job pause"`,
-		"retries: 3":                  "spec.retries: no such field: retries are not there yet",
+		"retries: 3":                  "spec.retries: no such field, did you mean retry.maxAttempts?",
+		"deadLetter: maybe":           `spec.deadLetter: must have fields, not "maybe"`,
+		"retry: {jitter: much}":       `spec.retry.jitter: must be a number, not "much"`,
 		"overlpa: skip":               "spec.overlpa: no such field, did you mean overlap?",
 		"http: {url: x, body: 'a b'}": "spec.http.body: must be base64; text as it is goes into bodyText",
 	} {

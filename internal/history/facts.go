@@ -171,6 +171,8 @@ type Attempt struct {
 	Token, Term int64
 	Node        string
 	State       string
+	// Snoozed: the work asked to be called again, whatever its state.
+	Snoozed bool
 	// Started and Ended are by the executor's clock.
 	Started, Ended time.Time
 }

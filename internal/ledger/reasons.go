@@ -12,8 +12,9 @@ type Reason struct {
 	Do string
 }
 
-// Reasons are those of all verdicts that are no end of work, and the verdict lost,
-// which has no reason beside it.
+// Reasons are those of all verdicts that are no end of work, those for which work that
+// went wrong was not tried again, and the verdict lost, which mostly has no reason
+// beside it.
 func Reasons() []Reason {
 	return []Reason{
 		{state.StateLost.String(), "the executor that had claimed it vanished, the work may have run in part or in full, and the job is at_most_once, so that it does not start again", "Look at what the work did; trigger a run if it is to be done again."},
@@ -35,6 +36,13 @@ func Reasons() []Reason {
 		{state.ReasonNoMatchingNode, "no executor has the labels of the job's nodeSelector", "Compare nodeSelector with the labels in cluster status."},
 		{state.ReasonNoCapacity, "the executors that may run it were full", "Raise their capacity, add one, or spread the schedules."},
 		{state.ReasonRefused, "executors asked for the claim, and etcd took none or did not answer", "Look at etcd: its quota, its disk, its leader."},
+		{state.ReasonAttempts, "it had as many attempts as it may have", "Look at what went wrong; retry.maxAttempts allows more."},
+		{state.ReasonNotRetried, "the job's retry.retryOn does not have what went wrong", "Look at what went wrong; add it to retryOn if to try again may help."},
+		{state.ReasonGivenUp, "the job's retry.giveUpOn has what went wrong", "Look at what went wrong."},
+		{state.ReasonPermanent, "the work said that to try again is of no use", "Look at what went wrong."},
+		{state.ReasonRunTimeout, "the job's runTimeout, which counts over all attempts and the waits between them, was over, or would have been before the next attempt", "Make the work shorter, or raise runTimeout."},
+		{state.ReasonStartedOnce, "the work asked to be called again, and the job is at_most_once", "Have the work not snooze, or choose guarantee: at_least_once."},
+		{state.ReasonQueueTimeout, "it waited for other runs for longer than the job's queueTimeout", "Make the work shorter or the schedule wider; a longer queueTimeout lets it wait."},
 		{state.ReasonUnclaimed, "an executor had it in its plan and did not claim it", "Look at the log of that executor, and at its clock."},
 	}
 }

@@ -26,6 +26,12 @@ func LiveToProto(l *state.Live) *statev1.Live {
 
 		ConcurrencyKey: l.GateKey,
 		Place:          int32(l.Place), //nolint:gosec // bounded by its limit
+
+		Tries:   int32(l.Tries),   //nolint:gosec // bounded by MaxAttempts
+		Snoozes: int32(l.Snoozes), //nolint:gosec // bounded by MaxSnoozes
+		Origin:  string(l.Origin),
+
+		DeadLetter: l.DeadLetter,
 	}
 }
 
@@ -47,6 +53,10 @@ func LiveFromProto(p *statev1.Live) state.Live {
 		GateKey:    p.GetConcurrencyKey(),
 		Place:      int(p.GetPlace()),
 		Attempts:   AttemptsFromProto(p.GetAttempts()),
+		Tries:      int(p.GetTries()),
+		Snoozes:    int(p.GetSnoozes()),
+		Origin:     state.RunID(p.GetOrigin()),
+		DeadLetter: p.GetDeadLetter(),
 	}
 }
 
@@ -71,6 +81,7 @@ func AttemptToProto(a *state.Attempt) *statev1.Attempt {
 		Error:   a.Error,
 
 		ProgressDone: a.Done, ProgressTotal: a.Total, ProgressMessage: a.Message,
+		Snoozed: a.Snoozed,
 	}
 	if a.HasCode {
 		code := int32(a.ExitCode) //nolint:gosec // an exit code or status
@@ -95,6 +106,7 @@ func AttemptFromProto(p *statev1.Attempt) state.Attempt {
 		Error:    p.GetError(),
 
 		Done: p.GetProgressDone(), Total: p.GetProgressTotal(), Message: p.GetProgressMessage(),
+		Snoozed: p.GetSnoozed(),
 	}
 }
 
@@ -138,6 +150,8 @@ func RecordToProto(r *state.Record) *statev1.Record {
 		Attempts:    AttemptsToProto(r.Attempts),
 		Tail:        r.Tail,
 		OutputBytes: r.OutputBytes,
+		Origin:      string(r.Origin),
+		Tries:       int32(r.Tries), //nolint:gosec // bounded by MaxAttempts
 	}
 }
 
@@ -156,5 +170,7 @@ func RecordFromProto(p *statev1.Record) state.Record {
 		Attempts:    AttemptsFromProto(p.GetAttempts()),
 		Tail:        p.GetTail(),
 		OutputBytes: p.GetOutputBytes(),
+		Origin:      state.RunID(p.GetOrigin()),
+		Tries:       int(p.GetTries()),
 	}
 }

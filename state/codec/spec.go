@@ -23,6 +23,7 @@ func SpecToProto(s *state.JobSpec) *leaderdv1.JobSpec {
 	}
 	slotsToProto(s, p)
 	checkpointToProto(s, p)
+	retryToProto(s, p)
 	if s.Overlap != state.OverlapSkip {
 		p.Overlap = overlapToProto(s.Overlap)
 	}
@@ -90,6 +91,7 @@ func SpecFromProto(p *leaderdv1.JobSpec) state.JobSpec {
 	}
 	slotsFromProto(p, &s)
 	checkpointFromProto(p, &s)
+	retryFromProto(p, &s)
 	s.Overlap = overlapFromProto(p.GetOverlap())
 	s.MaxConcurrent, s.QueueLimit = int(p.GetMaxConcurrent()), int(p.GetQueueLimit())
 	s.ConcurrencyKey = p.GetConcurrencyKey()

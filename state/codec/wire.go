@@ -67,6 +67,7 @@ func (w *wire) attempt(a *state.Attempt) {
 		*w = protowire.AppendVarint(protowire.AppendTag(*w, 9, protowire.VarintType), uint64(int64(int32(a.ExitCode)))) //nolint:gosec // as protobuf has it
 	}
 	w.text(10, a.Error)
+	w.flag(20, a.Snoozed)
 	w.number(50, a.Done)
 	w.number(51, a.Total)
 	w.text(52, a.Message)
@@ -91,6 +92,10 @@ func MarshalLive(l *state.Live) []byte {
 	w.attempts(14, l.Attempts)
 	w.text(15, l.GateKey)
 	w.number(16, int64(l.Place))
+	w.number(20, int64(l.Tries))
+	w.number(21, int64(l.Snoozes))
+	w.text(22, string(l.Origin))
+	w.flag(23, l.DeadLetter)
 	return w
 }
 
@@ -109,6 +114,8 @@ func MarshalRecord(r *state.Record) []byte {
 	w.attempts(10, r.Attempts)
 	w.bytes(11, r.Tail)
 	w.number(12, r.OutputBytes)
+	w.text(20, string(r.Origin))
+	w.number(21, int64(r.Tries))
 	return w
 }
 

@@ -116,6 +116,7 @@ func sameWords(asked, stored *state.Live) bool {
 		asked.Generation == stored.Generation && asked.Attempt == stored.Attempt && asked.Owner == stored.Owner &&
 		asked.Term == stored.Term && asked.AtMostOnce == stored.AtMostOnce &&
 		asked.Place == stored.Place && asked.GateKey == stored.GateKey &&
+		asked.Tries == stored.Tries && asked.Snoozes == stored.Snoozes && asked.Origin == stored.Origin && asked.DeadLetter == stored.DeadLetter &&
 		Micros(asked.Due) == Micros(stored.Due) && Micros(asked.Claimed) == Micros(stored.Claimed)
 }
 

@@ -59,7 +59,8 @@ func (s *Store) cancelRun(ctx context.Context, c *state.Cancel) (RunEntry, error
 				return e, err
 			}
 			value := codec.MarshalRecord(&state.Record{
-				Generation: generation, State: state.StateCancelled, Reason: c.Reason, Detail: c.Detail, Due: e.Pending.Requested, Recorded: c.Requested, Shards: 1,
+				Generation: generation, State: state.StateCancelled, Reason: c.Reason, Detail: c.Detail, Due: e.Pending.Requested,
+				Recorded: c.Requested, Shards: 1, Origin: e.Pending.Origin,
 			})
 			// With its pending key it has not been claimed, and will not be.
 			r.txn.If = append(r.txn.If, unchanged(pendingKey, e.Pending.Revision), absentBelow(shards))
@@ -106,10 +107,9 @@ func (s *Store) FindLive(ctx context.Context, id state.JobID, run state.RunID) (
 
 // CancelWaiting ends a waiting run, because of the wish c: see GiveUp.
 func (s *Store) CancelWaiting(ctx context.Context, term state.Term, l state.Live, c *state.Cancel, now time.Time) (ok bool, err error) {
-	ok, err = s.giveUp(ctx, term, &l, &state.Record{
-		Generation: l.Generation, State: state.StateCancelled, Reason: c.Reason, Detail: c.Detail, Due: l.Due, Recorded: now,
-		Shards: l.Shards, Attempts: l.Attempts,
-	}, 0)
+	rec := verdictOf(&l, state.StateCancelled, c.Reason, now)
+	rec.Detail = c.Detail
+	ok, err = s.giveUp(ctx, term, &l, &rec, 0)
 	if err != nil {
 		return false, fmt.Errorf("cancel %s %s: %w", l.Job, l.Run, err)
 	}

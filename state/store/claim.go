@@ -260,6 +260,7 @@ func (s *Store) carryOn(ctx context.Context, c *state.Claim, live *state.Live) (
 			}
 			live.Attempts, live.Exclusive, live.Due = before.Attempts, before.Exclusive, before.Due
 			live.Place, live.GateKey = before.Place, before.GateKey
+			live.Tries, live.Snoozes, live.Origin = before.Tries, before.Snoozes, before.Origin
 			return true, nil
 		}
 	}

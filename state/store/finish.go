@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/leaderd/leaderd/internal/mutant"
 	"github.com/leaderd/leaderd/state"
@@ -87,20 +88,26 @@ func (s *Store) beginFinish(f *state.Finish) (*ending, state.TokenStatus, error)
 		e.request = s.waitRequest(live)
 		return e, 0, nil
 	}
-	e.request, _ = s.verdictRequest(live, &state.Record{
-		Generation:  live.Generation,
-		State:       e.to,
-		Reason:      f.Reason,
-		Detail:      f.Detail,
-		Due:         live.Due,
-		Recorded:    f.Attempt.Ended,
-		Shards:      live.Shards,
-		Attempts:    live.Attempts,
-		Tail:        f.Tail,
-		OutputBytes: f.OutputBytes,
-	})
+	rec := verdictOf(live, e.to, f.Reason, f.Attempt.Ended)
+	rec.Detail, rec.Tail, rec.OutputBytes = f.Detail, f.Tail, f.OutputBytes
+	e.request, _ = s.verdictRequest(live, &rec)
 	s.dropTraces(e.request, f)
 	return e, 0, nil
+}
+
+// verdictOf is the verdict on a live record's run.
+func verdictOf(l *state.Live, to state.RunState, reason string, now time.Time) state.Record {
+	return state.Record{
+		Generation: l.Generation,
+		State:      to,
+		Reason:     reason,
+		Due:        l.Due,
+		Recorded:   now,
+		Shards:     l.Shards,
+		Attempts:   l.Attempts,
+		Origin:     l.Origin,
+		Tries:      l.Tries,
+	}
 }
 
 // finished says what became of a finish. After a refusal it reads why.

@@ -104,6 +104,7 @@ func (s *Store) putPending(ctx context.Context, p *state.Pending) (int64, error)
 func marshalPending(p *state.Pending) ([]byte, error) {
 	return proto.Marshal(&statev1.Pending{
 		Requested: codec.Micros(p.Requested), Actor: p.Actor, Reason: p.Reason, AllowOverlap: p.AllowOverlap,
+		Origin: string(p.Origin),
 	})
 }
 
@@ -143,6 +144,7 @@ func (s *Store) DecodePending(from kv.KeyValue) (state.Pending, error) {
 		Reason:       message.GetReason(),
 		AllowOverlap: message.GetAllowOverlap(),
 		Queued:       codec.Time(message.GetQueued()),
+		Origin:       state.RunID(message.GetOrigin()),
 	}, nil
 }
 

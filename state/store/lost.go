@@ -13,8 +13,8 @@ import (
 
 // MarkLost deals with a live record whose owner's registration is gone, as one
 // atomic check: the term stands, the registration does not, and the record is
-// as l has it. An at-most-once run gets the verdict lost; others wait for a
-// further attempt from now on, and the waiting record with its new token is
+// as l has it. An at-most-once run gets the verdict lost, and so does one of which
+// state.MaxHandovers attempts came to nothing; others wait for a further attempt from now on, and the waiting record with its new token is
 // answered. ok is false where nothing was changed because the owner came to an
 // end, or the registration stands after all. It is idempotent for the same now.
 // Errors are those of package kv, and state.ErrTermLost.
@@ -36,11 +36,14 @@ func (s *Store) markLost(ctx context.Context, term state.Term, l *state.Live, no
 		State: state.StateLost, Error: "the executor's registration ended",
 	})
 	var r *request
-	if l.AtMostOnce && !mutant.Off(mutant.AtMostOnce) {
+	spent := l.Handovers() >= state.MaxHandovers
+	if l.AtMostOnce && !mutant.Off(mutant.AtMostOnce) || spent {
 		next.State = state.StateLost
-		r = s.foreignRequest(&next, &state.Record{
-			Generation: l.Generation, State: state.StateLost, Due: l.Due, Recorded: now, Shards: l.Shards, Attempts: next.Attempts,
-		})
+		rec := verdictOf(&next, state.StateLost, "", now)
+		if spent {
+			rec.Reason, rec.Detail = state.ReasonAttempts, fmt.Sprintf("executors were lost during %d attempts", l.Handovers())
+		}
+		r = s.foreignRequest(&next, &rec)
 	} else {
 		next.State, next.Owner, next.NextTry = state.StateWaiting, state.Owner{}, now
 		r = s.waitRequest(&next)
@@ -81,9 +84,8 @@ func (s *Store) markLost(ctx context.Context, term state.Term, l *state.Live, no
 func (s *Store) GiveUp(
 	ctx context.Context, term state.Term, l state.Live, to state.RunState, reason string, now time.Time, job int64,
 ) (ok bool, err error) {
-	ok, err = s.giveUp(ctx, term, &l, &state.Record{
-		Generation: l.Generation, State: to, Reason: reason, Due: l.Due, Recorded: now, Shards: l.Shards, Attempts: l.Attempts,
-	}, job)
+	rec := verdictOf(&l, to, reason, now)
+	ok, err = s.giveUp(ctx, term, &l, &rec, job)
 	if err != nil {
 		return false, fmt.Errorf("give up %s %s: %w", l.Job, l.Run, err)
 	}

@@ -89,7 +89,9 @@ func (s *Store) undecidedRun(t *claimTry, v *refusal) *request {
 func (s *Store) skip(ctx context.Context, t *claimTry, v *refusal, reason, detail string) (status state.ClaimStatus, again bool, err error) {
 	c, live := t.c, t.live
 	r := s.undecidedRun(t, v)
-	value := codec.MarshalRecord(skipped(live, live.Due, reason, detail))
+	rec := skipped(live, live.Due, reason, detail)
+	rec.Origin = live.Origin
+	value := codec.MarshalRecord(rec)
 	r.txn.Then = []kv.Op{kv.Put(s.keys.historyRun(c.Job, live.Run), value, 0)}
 	if c.Pending != 0 {
 		r.txn.Then = append(r.txn.Then, kv.Delete(s.keys.pendingRun(c.Job, live.Run)))
@@ -230,7 +232,9 @@ func (s *Store) queueOverlap(ctx context.Context, t *claimTry, v *refusal) (stat
 // replace gives a waiting run the verdict that the claim's took its place.
 func (s *Store) replace(t *claimTry, r *request, p *state.Pending) {
 	historyKey, pendingKey := s.keys.historyRun(p.Job, p.Run), s.keys.pendingRun(p.Job, p.Run)
-	value := codec.MarshalRecord(skipped(t.live, p.Requested, state.ReasonReplaced, "run "+string(t.live.Run)+" took its place"))
+	rec := skipped(t.live, p.Requested, state.ReasonReplaced, "run "+string(t.live.Run)+" took its place")
+	rec.Origin = p.Origin
+	value := codec.MarshalRecord(rec)
 	r.txn.If = append(r.txn.If, unchanged(pendingKey, p.Revision), absent(historyKey), absentBelow(s.keys.shardsOf(p.Job, p.Run)))
 	r.txn.Then = append(r.txn.Then, kv.Put(historyKey, value, 0), kv.Delete(pendingKey))
 	r.writes = append(r.writes, s.batch.hash(historyKey), s.batch.hash(pendingKey))
@@ -253,7 +257,7 @@ func skipped(by *state.Live, due time.Time, reason, detail string) *state.Record
 func queuedValue(own *state.Pending, live *state.Live) ([]byte, error) {
 	p := &statev1.Pending{
 		Requested: codec.Micros(own.Requested), Actor: own.Actor, Reason: own.Reason, AllowOverlap: own.AllowOverlap,
-		Queued: codec.Micros(live.Claimed),
+		Queued: codec.Micros(live.Claimed), Origin: string(own.Origin),
 	}
 	if own.Run == "" {
 		p.Requested = codec.Micros(live.Due)

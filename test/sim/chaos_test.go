@@ -243,6 +243,10 @@ func (c *chaos) employ(j *job) {
 		c.w.history.crashes(j, takes, runtime.Goexit)
 	case 2, 3:
 		c.w.history.does(j, takes, state.StateFailed)
+	case 4:
+		c.w.history.says(j, takes, state.StateFailed, state.Directive{RetryAfter: c.span(time.Millisecond, time.Minute)})
+	case 5:
+		c.w.history.says(j, takes, state.StateSucceeded, state.Directive{Snooze: c.span(time.Second, time.Minute)})
 	default:
 		c.w.history.does(j, takes, state.StateSucceeded)
 	}
@@ -289,7 +293,22 @@ func (c *chaos) respec(j *job) {
 		s.Selector = pick(c, nil, nil, nil, map[string]string{"zone": "a"}, map[string]string{"zone": "z"})
 		s.PauseAfterFailures = pick(c, 0, 0, 0, 0, 0, 0, 2, 5)
 		s.Timeout = pick(c, 0, 0, time.Minute)
+		c.retry(s)
 	})
+}
+
+// retry draws what follows an attempt that went wrong.
+func (c *chaos) retry(s *state.JobSpec) {
+	s.Retry, s.RunTimeout, s.QueueTimeout = nil, pick(c, 0, 0, 0, 40*time.Second, 2*time.Minute), 0
+	if s.Guarantee == state.AtLeastOnce && c.chance(60) {
+		s.Retry = &state.Retry{
+			MaxAttempts: pick(c, 1, 2, 3, 10), InitialBackoff: pick(c, 0, 100*time.Millisecond, 2*time.Second),
+			MaxBackoff: pick(c, 0, 20*time.Second),
+		}
+	}
+	if gate := s.Gate(); gate.Queues() {
+		s.QueueTimeout = pick(c, 0, 0, 5*time.Second, 30*time.Second)
+	}
 }
 
 // gate draws an overlap policy.

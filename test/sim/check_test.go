@@ -153,6 +153,7 @@ func (c *checker) replay() {
 			if l.State == state.StateRunning {
 				c.claim(e, l, attempts)
 			}
+			c.again(e, c.live[k], l)
 			c.live[k] = l
 			c.holds[e.KV.Key] = k
 		case "history":
@@ -209,6 +210,28 @@ func (c *checker) deleteLive(e *event) {
 			}
 		}
 		c.fail("rev %d: live record of %s %s vanished without a verdict", e.revision, k.job, k.run)
+	}
+}
+
+// again checks what follows one record of a run: a further attempt is not claimed
+// before its time, and what counts against the job's policy is counted one by one.
+func (c *checker) again(e *event, was, l state.Live) {
+	if was.Run == "" || was.Shard != l.Shard {
+		return
+	}
+	name := fmt.Sprintf("rev %d: attempt %d of %s %s", e.revision, l.Attempt, l.Job, l.Run)
+	// The owner of the one before has set the time, and a leader has looked at it,
+	// each by its own clock.
+	if l.State == state.StateRunning && e.at.Before(was.NextTry.Add(-2*c.skewed)) {
+		c.fail("%s: claimed at %s, before its time, %s", name, e.at.UTC().Format(time.RFC3339Nano), was.NextTry.Format(time.RFC3339Nano))
+	}
+	used := l.Tries + l.Snoozes - was.Tries - was.Snoozes
+	if used < 0 || used > 1 || used == 1 && l.State == state.StateRunning || l.Handovers() < 0 {
+		c.fail("%s: %d tries and %d snoozes after %d and %d", name, l.Tries, l.Snoozes, was.Tries, was.Snoozes)
+	}
+	if v := c.oracle.of(l.Job, l.Generation); v != nil && l.State == state.StateWaiting && l.Tries > was.Tries &&
+		(v.Spec.Retry == nil || l.Tries >= v.Spec.Retry.MaxAttempts) {
+		c.fail("%s: waits after %d tries, though its job's policy is %+v", name, l.Tries, v.Spec.Retry)
 	}
 }
 

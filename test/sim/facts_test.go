@@ -109,7 +109,8 @@ func (c *checker) runFacts(f *past.Facts) {
 		var out []past.Attempt
 		for _, a := range all {
 			out = append(out, past.Attempt{
-				Number: a.Number, Token: a.Token, Term: a.Term, Node: a.Node, State: a.State.String(), Started: a.Started, Ended: a.Ended,
+				Number: a.Number, Token: a.Token, Term: a.Term, Node: a.Node, State: a.State.String(), Snoozed: a.Snoozed,
+				Started: a.Started, Ended: a.Ended,
 			})
 		}
 		return out

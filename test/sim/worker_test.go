@@ -137,12 +137,18 @@ func (x *worker) Run(ctx context.Context, t runner.Task, _ io.Writer) runner.Out
 	if o.State != state.StateSucceeded {
 		o.Error = "the work went wrong"
 	}
+	if t.Timeout > 0 && t.Timeout < work.takes {
+		work.takes, work.crash = t.Timeout, nil
+		o.State, o.Error = state.StateTimedOut, "timed out after "+t.Timeout.String()
+	} else {
+		o.Directive = work.says
+	}
 	if work.takes > 0 && !sleep(ctx, work.takes) {
 		o.State, o.Error = state.StateInterrupted, context.Cause(ctx).Error()
 		if errors.Is(context.Cause(ctx), runner.ErrCancelled) {
 			o.State = state.StateCancelled
 		}
-		work.crash = nil
+		work.crash, o.Directive = nil, state.Directive{}
 	}
 	o.Ended = x.host.wall()
 	end(o.State)
@@ -180,6 +186,7 @@ type work struct {
 	takes time.Duration
 	state state.RunState
 	crash func() // called at the end: it panics or ends its goroutine
+	says  state.Directive
 }
 
 // span is one execution of work.
@@ -213,14 +220,21 @@ func newHistory() *history { return &history{work: map[state.JobID]work{}} }
 func (h *history) does(j *job, takes time.Duration, how state.RunState) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.work[j.id] = work{takes, how, nil}
+	h.work[j.id] = work{takes: takes, state: how}
+}
+
+// says is does for work that tells what shall follow.
+func (h *history) says(j *job, takes time.Duration, how state.RunState, says state.Directive) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.work[j.id] = work{takes: takes, state: how, says: says}
 }
 
 // crashes has the runs of a job end their goroutine in a way of their own.
 func (h *history) crashes(j *job, takes time.Duration, crash func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.work[j.id] = work{takes, state.StateFailed, crash}
+	h.work[j.id] = work{takes: takes, state: state.StateFailed, crash: crash}
 }
 
 func (h *history) start(x *worker, t *runner.Task) (work, func(state.RunState)) {

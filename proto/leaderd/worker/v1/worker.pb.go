@@ -882,7 +882,9 @@ type Entry struct {
 	// Decided after an outage: see state.Claim.
 	ClosedRevision int64 `protobuf:"varint,10,opt,name=closed_revision,json=closedRevision,proto3" json:"closed_revision,omitempty"`
 	// It waits for other runs, and its start deadline counts from due.
-	Queued        bool `protobuf:"varint,11,opt,name=queued,proto3" json:"queued,omitempty"`
+	Queued bool `protobuf:"varint,11,opt,name=queued,proto3" json:"queued,omitempty"`
+	// The run that it repeats: a dead letter.
+	Origin        string `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -992,6 +994,13 @@ func (x *Entry) GetQueued() bool {
 		return x.Queued
 	}
 	return false
+}
+
+func (x *Entry) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
 }
 
 // Revoke takes entries back.
@@ -2949,7 +2958,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x04spec\x18\x06 \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\"i\n" +
 	"\x04Plan\x12-\n" +
 	"\x05specs\x18\x01 \x03(\v2\x17.leaderd.worker.v1.SpecR\x05specs\x122\n" +
-	"\aentries\x18\x02 \x03(\v2\x18.leaderd.worker.v1.EntryR\aentries\"\x9b\x02\n" +
+	"\aentries\x18\x02 \x03(\v2\x18.leaderd.worker.v1.EntryR\aentries\"\xb3\x02\n" +
 	"\x05Entry\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\rR\x03ref\x12\x10\n" +
 	"\x03due\x18\x02 \x01(\x03R\x03due\x12\x10\n" +
@@ -2962,7 +2971,8 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\rallow_overlap\x18\t \x01(\bR\fallowOverlap\x12'\n" +
 	"\x0fclosed_revision\x18\n" +
 	" \x01(\x03R\x0eclosedRevision\x12\x16\n" +
-	"\x06queued\x18\v \x01(\bR\x06queued\"\x1c\n" +
+	"\x06queued\x18\v \x01(\bR\x06queued\x12\x16\n" +
+	"\x06origin\x18\x14 \x01(\tR\x06origin\"\x1c\n" +
 	"\x06Revoke\x12\x12\n" +
 	"\x04refs\x18\x01 \x03(\rR\x04refs\"A\n" +
 	"\x06Report\x127\n" +

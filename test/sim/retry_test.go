@@ -1,0 +1,243 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/store"
+)
+
+// steady is a policy without jitter.
+func steady(attempts int, first time.Duration) *state.Retry {
+	return &state.Retry{MaxAttempts: attempts, InitialBackoff: first, Factor: 3, MaxBackoff: time.Hour, Jitter: new(0.0)}
+}
+
+// tried are when a job's work began, after an instant, and where.
+func (w *world) tried(j *job, from time.Time) (at []time.Duration, nodes []string) {
+	for _, s := range w.history.of(j) {
+		at, nodes = append(at, s.begun.Sub(from).Round(time.Second)), append(nodes, s.node)
+	}
+	return at, nodes
+}
+
+func (w *world) record(j *job, run state.RunID) state.Record {
+	w.t.Helper()
+	e := w.entry(j, run)
+	require.NotNil(w.t, e.Record, "%s has no verdict", run)
+	return *e.Record
+}
+
+// withTwo starts two control nodes and two executors, and answers a job's slot that
+// is due soon, while the job makes no other.
+func withTwo(w *world, j *job) (slot time.Time) {
+	w.control("c1")
+	w.control("c2")
+	w.worker("e1", place{})
+	w.worker("e2", place{})
+	w.awaitLeader(0)
+	slot = time.Now().UTC().Truncate(time.Minute).Add(time.Minute)
+	j.with(func(s *state.JobSpec) { s.Schedules = []string{"@at " + slot.Format(time.RFC3339)} })
+	w.put(j)
+	return slot
+}
+
+// TestRetry has work fail until its attempts are used up: each is made when the
+// policy has it, on another node than the last, whoever leads.
+func TestRetry(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("leader killed %v", killed), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				j := newJob("j").with(func(s *state.JobSpec) { s.Retry = steady(3, 20*time.Second) })
+				slot := withTwo(w, j)
+				w.history.does(j, time.Second, state.StateFailed)
+				w.until(slot.Add(5 * time.Second))
+				l := w.entry(j, state.SlotRunID(slot)).Live[0]
+				require.Equal(t, state.StateWaiting, l.State)
+				require.Equal(t, 1, l.Tries)
+				require.WithinDuration(t, slot.Add(21*time.Second), l.NextTry, 100*time.Millisecond)
+				if killed {
+					w.leader().kill()
+				}
+				w.until(slot.Add(2 * time.Minute))
+				at, nodes := w.tried(j, slot)
+				require.Equal(t, []time.Duration{0, 21 * time.Second, 82 * time.Second}, at)
+				require.NotEqual(t, nodes[0], nodes[1])
+				require.NotEqual(t, nodes[1], nodes[2])
+				rec := w.record(j, state.SlotRunID(slot))
+				require.Equal(t, state.StateFailed, rec.State)
+				require.Equal(t, state.ReasonAttempts, rec.Reason)
+				require.Equal(t, "3 of 3 attempts", rec.Detail)
+				require.Equal(t, 3, rec.Tries)
+				require.Len(t, rec.Attempts, 3)
+				w.verify(true)
+			})
+		})
+	}
+}
+
+// TestRetryOnOneNode has the only executor make the next attempt too.
+func TestRetryOnOneNode(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("j").with(func(s *state.JobSpec) { s.Retry = steady(2, 20*time.Second) })
+		w.control("c1")
+		w.worker("e1", place{})
+		w.awaitLeader(0)
+		w.history.does(j, 0, state.StateFailed)
+		w.put(j)
+		run := w.trigger(j, 1, false)
+		w.pass(5 * time.Second)
+		w.history.does(j, 0, state.StateSucceeded)
+		w.pass(30 * time.Second)
+		require.Equal(t, "succeeded", w.verdict(j, run))
+		require.Len(t, w.record(j, run).Attempts, 2)
+		w.verify(true)
+	})
+}
+
+// TestRetryHoldsItsGate has slots fall due while a run waits for its next attempt: to
+// the overlap policy it is live.
+func TestRetryHoldsItsGate(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("j", "* * * * *").with(func(s *state.JobSpec) {
+			s.Overlap, s.Retry = state.OverlapSkip, steady(2, 100*time.Second)
+		})
+		w.put(j)
+		w.control("c1")
+		w.worker("e1", place{})
+		w.awaitLeader(0)
+		first := time.Now().UTC().Truncate(time.Minute).Add(time.Minute)
+		w.history.does(j, 0, state.StateFailed)
+		w.until(first.Add(30 * time.Second))
+		w.history.does(j, 0, state.StateSucceeded)
+		w.until(first.Add(3*time.Minute + 10*time.Second))
+		require.Equal(t, []string{"succeeded", "skipped:overlap", "succeeded", "succeeded"}, w.verdictsFrom(j, first, time.Minute, 4))
+		w.verify(true)
+	})
+}
+
+// TestRunTimeout bounds runs over all their attempts: while one is under way, before
+// one that would come too late, and while a paused job's run waits.
+func TestRunTimeout(t *testing.T) {
+	for name, c := range map[string]struct {
+		backoff time.Duration
+		attempt int
+		ends    time.Duration
+		paused  bool
+		want    string
+	}{
+		"under way":      {10 * time.Second, 2, 70 * time.Second, false, "timed_out:run_timeout"},
+		"no time left":   {30 * time.Second, 1, 50 * time.Second, false, "failed:run_timeout"},
+		"while it waits": {10 * time.Second, 1, 70 * time.Second, true, "timed_out:run_timeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				j := newJob("j").with(func(s *state.JobSpec) {
+					s.RunTimeout, s.Retry = 70*time.Second, steady(5, c.backoff)
+				})
+				slot := withTwo(w, j)
+				w.history.does(j, 50*time.Second, state.StateFailed)
+				w.until(slot.Add(55 * time.Second))
+				if c.paused {
+					w.pause(j)
+				}
+				w.until(slot.Add(2 * time.Minute))
+				require.Equal(t, c.want, w.verdict(j, state.SlotRunID(slot)))
+				rec := w.record(j, state.SlotRunID(slot))
+				require.Len(t, rec.Attempts, c.attempt)
+				require.WithinDuration(t, slot.Add(c.ends), rec.Recorded, 6*time.Second)
+				w.verify(true)
+			})
+		})
+	}
+}
+
+// TestQueueTimeout has a run wait for others no longer than its job's queue timeout.
+func TestQueueTimeout(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("j", "* * * * *").with(func(s *state.JobSpec) {
+			s.Overlap, s.QueueTimeout = state.OverlapQueue, 20*time.Second
+		})
+		w.history.does(j, 75*time.Second, state.StateSucceeded)
+		w.put(j)
+		w.control("c1")
+		w.worker("e1", place{})
+		w.awaitLeader(0)
+		first := time.Now().UTC().Truncate(time.Minute).Add(time.Minute)
+		w.until(first.Add(5 * time.Minute))
+		// The second waits for 15 s; the third would have to wait for 30 s.
+		require.Equal(t, []string{"succeeded", "succeeded", "missed:queue_timeout"}, w.verdictsFrom(j, first, time.Minute, 3))
+		w.verify(false)
+	})
+}
+
+// TestCancelBetweenAttempts ends a run that waits for its next attempt at once.
+func TestCancelBetweenAttempts(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("j").with(func(s *state.JobSpec) { s.Retry = steady(3, time.Hour) })
+		slot := withTwo(w, j)
+		w.history.does(j, 0, state.StateFailed)
+		w.until(slot.Add(10 * time.Second))
+		e, err := w.api.CancelRun(w.ctx, state.Cancel{
+			Job: j.id, Run: state.SlotRunID(slot), Requested: time.Now(), Actor: "test", Reason: state.ReasonRequested,
+		})
+		require.NoError(t, err)
+		require.Equal(t, state.StateWaiting, e.Live[0].State)
+		w.pass(2 * time.Second)
+		require.Equal(t, "cancelled:requested", w.verdict(j, state.SlotRunID(slot)))
+		_, err = w.api.CancelRun(w.ctx, state.Cancel{Job: j.id, Run: state.SlotRunID(slot), Requested: time.Now(), Reason: "x"})
+		require.ErrorIs(t, err, store.ErrOver)
+		w.pass(2 * time.Hour)
+		require.Len(t, w.history.of(j), 1)
+		w.verify(true)
+	})
+}
+
+// TestSnooze has work ask to be called again: that uses no attempt up.
+func TestSnooze(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("j").with(func(s *state.JobSpec) { s.Retry = steady(2, 10*time.Second) })
+		slot := withTwo(w, j)
+		w.history.says(j, 0, state.StateSucceeded, state.Directive{Snooze: 30 * time.Second})
+		w.until(slot.Add(65 * time.Second)) // at 0, 30 and 60 s
+		require.Len(t, w.history.of(j), 3)
+		w.history.does(j, 0, state.StateFailed) // at 90 and 100 s
+		w.until(slot.Add(3 * time.Minute))
+		at, _ := w.tried(j, slot)
+		require.Equal(t, []time.Duration{0, 30 * time.Second, 60 * time.Second, 90 * time.Second, 100 * time.Second}, at)
+		rec := w.record(j, state.SlotRunID(slot))
+		require.Equal(t, "failed:attempts", w.verdict(j, state.SlotRunID(slot)))
+		require.Equal(t, 2, rec.Tries)
+		require.True(t, rec.Attempts[0].Snoozed)
+		require.False(t, rec.Attempts[3].Snoozed)
+		w.verify(true)
+	})
+}
+
+// TestFailuresAreCountedByRun pauses a job after two failed runs, of two attempts each.
+func TestFailuresAreCountedByRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("j", "* * * * *").with(func(s *state.JobSpec) {
+			s.Overlap, s.PauseAfterFailures, s.Retry = state.OverlapSkip, 2, steady(2, 5*time.Second)
+		})
+		w.put(j)
+		w.history.does(j, 0, state.StateFailed)
+		w.control("c1")
+		w.worker("e1", place{})
+		w.awaitLeader(0)
+		first := time.Now().UTC().Truncate(time.Minute).Add(time.Minute)
+		w.until(first.Add(30 * time.Second))
+		e, err := w.api.GetJob(w.ctx, j.id)
+		require.NoError(t, err)
+		require.False(t, e.Job.Paused, "after two attempts")
+		w.until(first.Add(90 * time.Second))
+		e, err = w.api.GetJob(w.ctx, j.id)
+		require.NoError(t, err)
+		require.True(t, e.Job.Paused, "after two runs")
+		require.Len(t, w.history.of(j), 4)
+		w.verify(true)
+	})
+}

@@ -273,12 +273,23 @@ var limits = map[string]struct {
 
 	"MaxPause": {"how far ahead a pause may end", state.MaxPause},
 
-	"MaxJitter":             {"jitter", state.MaxJitter},
-	"MaxCatchUpLimit":       {"slots of an outage that are caught up", state.MaxCatchUpLimit},
-	"MaxJobCalendars":       {"calendars that a job names", state.MaxJobCalendars},
-	"MaxCalendarEntries":    {"entries of a calendar", state.MaxCalendarEntries},
-	"MaxCalendarBytes":      {"a whole calendar", inKiB(state.MaxCalendarBytes)},
-	"MaxEntryName":          {"name of a calendar's entry", inBytes(state.MaxEntryName)},
+	"MaxJitter":          {"jitter", state.MaxJitter},
+	"MaxCatchUpLimit":    {"slots of an outage that are caught up", state.MaxCatchUpLimit},
+	"MaxJobCalendars":    {"calendars that a job names", state.MaxJobCalendars},
+	"MaxCalendarEntries": {"entries of a calendar", state.MaxCalendarEntries},
+	"MaxCalendarBytes":   {"a whole calendar", inKiB(state.MaxCalendarBytes)},
+	"MaxEntryName":       {"name of a calendar's entry", inBytes(state.MaxEntryName)},
+	"MaxAttempts":        {"attempts of a run that its policy may allow", state.MaxAttempts},
+	"MaxBackoff":         {"wait between two attempts", state.MaxBackoff},
+	"MaxBackoffFactor":   {"factor from one wait to the next", state.MaxBackoffFactor},
+	"MaxRetryAfter":      {"wait that an answer's `Retry-After` asks for", state.MaxRetryAfter},
+	"MaxRetryConditions": {"conditions of `retryOn`, of `giveUpOn`", state.MaxRetryConditions},
+	"MaxHandovers":       {"attempts of a run that are lost or interrupted", state.MaxHandovers},
+	"MaxSnoozes":         {"attempts of a run that snooze", state.MaxSnoozes},
+	"MaxSnooze":          {"wait of one that snoozes", state.MaxSnooze},
+	"MaxRunTimeout":      {"timeout of a run over all attempts", state.MaxRunTimeout},
+	"MaxDeadLetters":     {"dead letters of a job", state.MaxDeadLetters},
+
 	"MaxPauseAfterFailures": {"failures in a row that pause a job", state.MaxPauseAfterFailures},
 }
 

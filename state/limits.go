@@ -50,11 +50,10 @@ const (
 	// MaxPauseAfterFailures bounds JobSpec.PauseAfterFailures.
 	MaxPauseAfterFailures = 100
 	MaxJitter             = time.Hour
-	// MaxAttempts bounds Retry.MaxAttempts, MinBackoff, MaxBackoff and
-	// MaxBackoffFactor the waits between attempts, MaxRetryAfter the wait that work
+	// MaxAttempts bounds Retry.MaxAttempts, MaxBackoff and MaxBackoffFactor the waits
+	// between attempts, MaxRetryAfter the wait that work
 	// asks for, MaxRetryConditions each of the lists of what is retried.
 	MaxAttempts        = 100
-	MinBackoff         = 100 * time.Millisecond
 	MaxBackoff         = 24 * time.Hour
 	MaxBackoffFactor   = 10
 	MaxRetryAfter      = 24 * time.Hour

@@ -28,6 +28,9 @@ const (
 	DefaultRetryJitter    = 0.1
 )
 
+// MinBackoff is the shortest wait that a policy may have.
+const MinBackoff = 100 * time.Millisecond
+
 // Reasons of the verdicts failed, timed_out, interrupted and lost: why there was no
 // further attempt. Runs of jobs without a retry policy have none of them but
 // ReasonRunTimeout and ReasonAttempts.

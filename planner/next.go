@@ -1,8 +1,13 @@
 package planner
 
-import "time"
+import (
+	"time"
 
-// maxBarred is how many slots that do not run NextRun passes over.
+	"github.com/leaderd/leaderd/state"
+)
+
+// maxBarred is how many slots that do not run NextRun looks at, each of which stands
+// for all up to where its calendars may say something else.
 const maxBarred = 10_000
 
 // NextRun is the first slot after the instant that is to run, or the zero time where
@@ -23,8 +28,12 @@ func (j *Job) nextRun(after time.Time) time.Time {
 		if after = j.schedules.next(after); after.IsZero() {
 			break
 		}
-		if _, barred := j.Bar(after); !barred {
+		bar, barred := j.Bar(after)
+		if !barred {
 			return after
+		}
+		if bar.Reason == state.ReasonCalendar {
+			after = later(after, j.rules.steady(after).Add(-1))
 		}
 	}
 	return time.Time{}

@@ -97,6 +97,20 @@ func (j *Job) Bar(slot time.Time) (bar Bar, ok bool) {
 	return Bar{state.ReasonCalendar, "outside of calendar " + strings.Join(names, ", ")}, true
 }
 
+// steady is an instant after a slot that a calendar bars, before which calendars bar all
+// others.
+func (r *rules) steady(slot time.Time) time.Time {
+	until := time.Time{}
+	for _, all := range [][]namedCalendar{r.excluded, r.only} {
+		for i := range all {
+			if t := all[i].Steady(slot); until.IsZero() || t.Before(until) {
+				until = t
+			}
+		}
+	}
+	return until
+}
+
 // Due is when a slot of the job is due: its instant and the job's jitter.
 func (j *Job) Due(slot time.Time) time.Time {
 	if j.rules == nil || j.rules.jitter == 0 {

@@ -26,7 +26,7 @@ type Together struct {
 	Some []state.JobID
 }
 
-// Together answers how many jobs other than one are due in the seconds of some
+// Together answers how many jobs other than one run in the seconds of some
 // instants, which are in order. It looks at no more instants, from the first on, than it
 // has time for, which with 100,000 jobs are 20; the answer has one entry for each that
 // it looked at. It may take a second, and holds nothing up meanwhile.
@@ -63,7 +63,7 @@ func (c *Catalog) Together(instants []time.Time, except state.JobID) (jobs int, 
 				continue
 			}
 			for range togetherJitter {
-				if j.Due(next).Truncate(time.Second).Equal(at) {
+				if _, barred := j.Bar(next); !barred && j.Due(next).Truncate(time.Second).Equal(at) {
 					if out[i].Jobs++; len(out[i].Some) < togetherNames {
 						out[i].Some = append(out[i].Some, j.ID)
 					}

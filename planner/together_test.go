@@ -26,12 +26,18 @@ func TestTogether(t *testing.T) {
 	put("paused", state.JobSpec{Schedules: []string{"*/30 * * * *"}})
 	c.Set(Stored{Job: state.Job{ID: state.JobID{Namespace: "default", Name: "paused"}, Revision: 2, Paused: true, Spec: state.JobSpec{Schedules: []string{"@hourly"}, NoOp: true}}})
 	spread := put("spread", state.JobSpec{Schedules: []string{"@hourly"}, Jitter: 20 * time.Second})
+	put("barred", state.JobSpec{Schedules: []string{"@hourly"}, ExcludedCalendars: []string{"always"}})
+	c.Set(Stored{Job: state.Job{
+		ID: state.JobID{Namespace: "default", Name: "barred"}, Revision: 2, Effective: noon.Add(-time.Hour),
+		Spec:      state.JobSpec{Schedules: []string{"@hourly"}, ExcludedCalendars: []string{"always"}, NoOp: true},
+		Calendars: []state.JobCalendar{{Name: "always", Spec: state.CalendarSpec{Entries: []state.CalendarEntry{{First: "01-01", Last: "12-31"}}}}},
+	}})
 	self := put("self", state.JobSpec{Schedules: []string{"*/10 * * * *"}})
 
 	at := []time.Time{noon, noon.Add(10 * time.Minute), noon.Add(30 * time.Minute), noon.Add(time.Hour)}
 	late := noon.Add(2 * time.Hour).Add(state.Jitter(spread, noon.Add(2*time.Hour), 20*time.Second))
 	jobs, found := c.Together(append(at, late), self)
-	require.Equal(t, 9, jobs)
+	require.Equal(t, 10, jobs)
 	var counts []int
 	for _, f := range found {
 		counts = append(counts, f.Jobs)

@@ -139,6 +139,23 @@ func (c *Calendar) Covers(t time.Time) (entry string, ok bool) {
 
 func (c *Calendar) find(t time.Time) int {
 	local := t.In(c.loc)
+	if i := c.byDay(local); i >= 0 {
+		return i
+	}
+	if i := c.inPeriod(t); i >= 0 {
+		return i
+	}
+	minute := local.Hour()*60 + local.Minute()
+	for i := range c.weekly {
+		if h := &c.weekly[i]; h.days[local.Weekday()] && h.from <= minute && minute < h.to {
+			return h.entry
+		}
+	}
+	return -1
+}
+
+// byDay is the date or range that has a local time's day, or -1.
+func (c *Calendar) byDay(local time.Time) int {
 	year, month, day := local.Date()
 	d := state.Date{Year: year, Month: int(month), Day: day}
 	if i, ok := c.dates[d]; ok {
@@ -155,16 +172,33 @@ func (c *Calendar) find(t time.Time) int {
 			return r.entry
 		}
 	}
-	if i := c.inPeriod(t); i >= 0 {
-		return i
-	}
-	minute := local.Hour()*60 + local.Minute()
-	for i := range c.weekly {
-		if h := &c.weekly[i]; h.days[local.Weekday()] && h.from <= minute && minute < h.to {
-			return h.entry
+	return -1
+}
+
+// Steady is an instant after t before which Covers says of all instants from t on that
+// they are in the calendar, or of all that they are not.
+func (c *Calendar) Steady(t time.Time) time.Time {
+	local := t.In(c.loc)
+	until := t.Add(time.Duration(60-local.Second()) * time.Second)
+	if len(c.weekly) == 0 || c.byDay(local) >= 0 {
+		year, month, day := local.Date()
+		if midnight := time.Date(year, month, day+1, 0, 0, 0, 0, c.loc); midnight.After(until) {
+			until = midnight
 		}
 	}
-	return -1
+	if _, change := local.ZoneBounds(); !change.IsZero() && change.Before(until) {
+		until = change
+	}
+	n := c.begun(t)
+	if n < len(c.periods) && c.periods[n].start.Before(until) {
+		until = c.periods[n].start
+	}
+	for i := n - 1; i >= 0 && c.latest[i].After(t); i-- {
+		if end := c.periods[i].end; end.After(t) && end.Before(until) {
+			until = end
+		}
+	}
+	return until
 }
 
 func (r *dayRange) covers(full, inYear int) bool {
@@ -177,16 +211,21 @@ func (r *dayRange) covers(full, inYear int) bool {
 	return inYear >= r.first || inYear <= r.last // over the end of the year
 }
 
-// inPeriod looks back from the last period that has begun, as far as any may last.
-func (c *Calendar) inPeriod(t time.Time) int {
+// begun is how many periods have begun at t.
+func (c *Calendar) begun(t time.Time) int {
 	n, _ := slices.BinarySearchFunc(c.periods, t, func(p period, t time.Time) int {
 		if p.start.After(t) {
 			return 1
 		}
 		return -1
 	})
+	return n
+}
+
+// inPeriod looks back from the last period that has begun, as far as any may last.
+func (c *Calendar) inPeriod(t time.Time) int {
 	found := -1
-	for i := n - 1; i >= 0 && c.latest[i].After(t); i-- {
+	for i := c.begun(t) - 1; i >= 0 && c.latest[i].After(t); i-- {
 		if p := &c.periods[i]; p.end.After(t) && (found < 0 || p.entry < found) {
 			found = p.entry
 		}

@@ -75,6 +75,11 @@ func TestAgainstTheChecker(t *testing.T) {
 			require.NoError(t, err)
 			_, got := c.Covers(at)
 			require.Equal(t, want, got, "%s in %+v", at, spec)
+			steady := c.Steady(at)
+			require.True(t, steady.After(at))
+			then := at.Add(time.Duration(rapid.Int64Range(0, int64(steady.Sub(at)/time.Second)-1).Draw(t, "later")) * time.Second)
+			_, same := c.Covers(then)
+			require.Equal(t, got, same, "%s as %s, until %s, in %+v", then, at, steady, spec)
 		}
 	})
 }

@@ -228,6 +228,9 @@ func gaps(decided *state.Decided, first, last time.Time) [][2]time.Time {
 	for i := range decided.Ranges {
 		taken = append(taken, window{decided.Ranges[i].Due, decided.Ranges[i].Until})
 	}
+	if !decided.Floor.IsZero() {
+		taken = append(taken, window{time.Time{}, decided.Floor})
+	}
 	slices.SortFunc(taken, func(a, b window) int { return a.from.Compare(b.from) })
 	var out [][2]time.Time
 	from := first

@@ -8,11 +8,14 @@ type Decided struct {
 	Slots map[time.Time]struct{}
 	// Ranges are verdicts on ranges of slots.
 	Ranges []Record
+	// Floor is the instant up to which records may have been removed by retention:
+	// no slot up to there is undecided. Zero: none were.
+	Floor time.Time
 }
 
-// Has tells whether slot has a record.
+// Has tells whether slot has a record, or had one that retention removed.
 func (d *Decided) Has(slot time.Time) bool {
-	if _, ok := d.Slots[slot]; ok {
+	if _, ok := d.Slots[slot]; ok || !slot.After(d.Floor) {
 		return true
 	}
 	for i := range d.Ranges {

@@ -223,6 +223,16 @@ func (s *Store) BackfilledSlots(ctx context.Context, id state.JobID, from, to ti
 	if err != nil {
 		return nil, fmt.Errorf("list backfilled slots of %s: %w", id, err)
 	}
+	if err := lookAgain(func() error {
+		return s.packedRuns(ctx, id, state.SlotRunID(from), "", func(p *codec.Packed) bool {
+			if _, slot, ok := p.Run.Backfill(); ok && !slot.Before(from) && slot.Before(to) {
+				over = append(over, p.Run)
+			}
+			return true
+		})
+	}); err != nil {
+		return nil, fmt.Errorf("list backfilled slots of %s: %w", id, err)
+	}
 	holder, err := s.gateRun(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("list backfilled slots of %s: %w", id, err)

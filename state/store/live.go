@@ -171,6 +171,25 @@ func (s *Store) ListDecided(ctx context.Context, id state.JobID, first, last tim
 	if err != nil {
 		return d, fmt.Errorf("list verdicts of %s: %w", id, err)
 	}
+	// Behind history, since that is the way that verdicts go; what was removed since
+	// lies behind the floor.
+	if err := lookAgain(func() error {
+		return s.packedRuns(ctx, id, state.SlotRunID(first), state.SlotRunID(last)+"\x00", func(p *codec.Packed) bool {
+			if note(p.Run) && p.Record.GetCount() > 1 {
+				rec := codec.RecordFromProto(p.Record)
+				rec.Job, rec.Run, rec.Revision = id, p.Run, p.Revision
+				d.Ranges = append(d.Ranges, rec)
+			}
+			return true
+		})
+	}); err != nil {
+		return d, fmt.Errorf("list packed verdicts of %s: %w", id, err)
+	}
+	floor, err := s.Floor(ctx, id)
+	if err != nil {
+		return d, err
+	}
+	d.Floor = floor.Instant
 	// A range may have begun before.
 	if begin, _ := state.SlotRunID(first).Slot(); !d.Has(begin) {
 		shared, err := s.readShared(ctx, id, state.SlotRunID(first))

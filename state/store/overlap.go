@@ -283,6 +283,8 @@ func (s *Store) sweepPending(ctx context.Context, term state.Term, p *state.Pend
 		switch {
 		case err != nil:
 			return false, notFound(err)
+		case e.packed.key != "":
+			record = present(e.packed.key)
 		case e.Record != nil, e.Broken != nil: // what cannot be read is a verdict, or the next try tells
 			record = present(s.keys.historyRun(p.Job, p.Run))
 		case len(e.Live) > 0:

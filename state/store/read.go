@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -30,6 +31,8 @@ type RunEntry struct {
 	Broken error
 
 	size int // of the stored values
+	// packed is the segment that has Record; its key is empty where none does.
+	packed segment
 }
 
 // runsPerTxn is how many runs one read-only transaction looks up: three
@@ -64,9 +67,9 @@ func (s *Store) readShared(ctx context.Context, id state.JobID, run state.RunID)
 	if !ok {
 		return nil, nil
 	}
-	prefix, to, near := s.keys.historyOf(id), s.keys.historyRun(id, run), slot
+	to, behind, near := s.keys.historyRun(id, run), run, slot
 	for look := sharedRuns; ; look *= 4 {
-		before, err := s.newestRuns(ctx, prefix, to, near, look)
+		before, err := s.pastRuns(ctx, id, to, behind, near, look)
 		if err != nil {
 			return nil, err
 		}
@@ -85,15 +88,16 @@ func (s *Store) readShared(ctx context.Context, id state.JobID, run state.RunID)
 			return nil, nil
 		}
 		last := before[len(before)-1]
-		to = s.keys.historyRun(id, last)
+		to, behind = s.keys.historyRun(id, last), last
 		if at, ok := runTime(last); ok {
 			near = at
 		}
 	}
 }
 
-// readRuns reads some runs of a job, at most runsPerTxn, as of one revision and
-// in the order given; those that have no record are left out.
+// readRuns reads some runs of a job, at most runsPerTxn, in the order given; those
+// that have no record are left out. What is not packed is as of one revision, and a
+// run that is packed meanwhile is found.
 func (s *Store) readRuns(ctx context.Context, id state.JobID, runs []state.RunID) ([]RunEntry, error) {
 	t := kv.Txn{Then: make([]kv.Op, 0, 1+3*len(runs))}
 	t.Then = append(t.Then, kv.Get(s.keys.activeGate(id)))
@@ -109,14 +113,28 @@ func (s *Store) readRuns(ctx context.Context, id state.JobID, runs []state.RunID
 		return nil, err
 	}
 	gate := res.Results[0].KVs
-	var entries []RunEntry
+	entries := make([]RunEntry, 0, len(runs))
+	var missing []state.RunID
 	for i, run := range runs {
 		parts := res.Results[1+3*i : 4+3*i]
-		if e := s.runEntry(id, run, parts[0].KVs, parts[1].KVs, gate, parts[2].KVs); e.size > 0 {
-			entries = append(entries, e)
+		e := s.runEntry(id, run, parts[0].KVs, parts[1].KVs, gate, parts[2].KVs)
+		if e.size == 0 {
+			missing = append(missing, run)
+		}
+		entries = append(entries, e)
+	}
+	if len(missing) > 0 {
+		packed, err := s.readPacked(ctx, id, missing)
+		if err != nil {
+			return nil, err
+		}
+		for i := range entries {
+			if e, ok := packed[entries[i].Run]; ok && entries[i].size == 0 {
+				entries[i] = e
+			}
 		}
 	}
-	return entries, nil
+	return slices.DeleteFunc(entries, func(e RunEntry) bool { return e.size == 0 }), nil
 }
 
 // runEntry puts together what is stored of a run; its size is 0 if that is

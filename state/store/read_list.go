@@ -118,7 +118,7 @@ func (s *Store) ListRuns(ctx context.Context, l ListRuns) (RunPage, error) {
 // nextJobWithRuns is the first job, in order of keys, that is asked for, has
 // any record of a run, and lies at from ("<ns>/<job>/") or behind it.
 func (s *Store) nextJobWithRuns(ctx context.Context, l *ListRuns, from string) (id state.JobID, ok bool, err error) {
-	return s.nextJob(ctx, []string{s.keys.history(), s.keys.active(), s.keys.pending()}, l.Namespace, l.Job, from)
+	return s.nextJob(ctx, []string{s.keys.history(), s.keys.active(), s.keys.pending(), s.keys.segments()}, l.Namespace, l.Job, from)
 }
 
 // nextJob is the first job, in order of keys, of a namespace and a name, where an

@@ -55,9 +55,15 @@ func (s *Store) runsBefore(ctx context.Context, id state.JobID, before state.Run
 	if holder != "" && (before == "" || holder < before) {
 		runs = append(runs, holder)
 	}
-	if err := look(s.keys.historyOf(id)); err != nil {
+	to := s.keys.historyOf(id) + gate
+	if before != "" {
+		to = s.keys.historyRun(id, before)
+	}
+	past, err := s.pastRuns(ctx, id, to, before, near, n)
+	if err != nil {
 		return nil, err
 	}
+	runs = append(runs, past...)
 	if slot := beginOf(before); before != "" && slot != before {
 		// A shard of the slot of the same second lies behind the range that was
 		// read. If there is none the run is not found later.

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/codec"
 	"github.com/leaderd/leaderd/state/kv"
 )
 
 const (
-	// recentJobs is how many jobs one read-only transaction looks at: three ranges
+	// recentJobs is how many jobs one read-only transaction looks at: four ranges
 	// each, and the gate.
 	recentJobs = 24
 	// recentKeys is how many keys each of the ranges may have; what has more is
@@ -160,13 +161,14 @@ func (s *Store) appendWindow(ctx context.Context, refs []runRef, ids []state.Job
 	type part struct {
 		id               state.JobID
 		prefix, from, to string
+		packed           bool
 	}
 	var parts []part
 	t := kv.Txn{}
 	for _, id := range ids {
 		// In the order in which a run goes through them: see below.
 		for _, prefix := range []string{s.keys.pendingOf(id), s.keys.activeOf(id), s.keys.historyOf(id)} {
-			p := part{id, prefix, prefix, prefix + gate}
+			p := part{id: id, prefix: prefix, from: prefix, to: prefix + gate}
 			if from != "" {
 				p.from = prefix + escape(string(from))
 			}
@@ -179,6 +181,10 @@ func (s *Store) appendWindow(ctx context.Context, refs []runRef, ids []state.Job
 		}
 		t.Then = append(t.Then, kv.Get(s.keys.activeGate(id)))
 		parts = append(parts, part{id: id})
+		packed := kv.GetRange(s.keys.segmentsFrom(id, from), end(s.keys.segmentsOf(id)), 1)
+		packed.Keys = true
+		t.Then = append(t.Then, packed)
+		parts = append(parts, part{id: id, packed: true})
 	}
 	var res kv.TxnResult
 	if err := s.repeat(ctx, func(ctx context.Context) (err error) {
@@ -198,6 +204,19 @@ func (s *Store) appendWindow(ctx context.Context, refs []runRef, ids []state.Job
 		}
 		read := &res.Results[i]
 		switch {
+		case p.packed:
+			if len(read.KVs) == 0 && !again[p.id] {
+				continue // nor was anything packed since, but what was read above
+			}
+			err := lookAgain(func() error {
+				return s.packedRuns(ctx, p.id, from, before, func(packed *codec.Packed) bool {
+					add(packed.Run)
+					return true
+				})
+			})
+			if err != nil {
+				return nil, err
+			}
 		case p.prefix == "":
 			for _, found := range read.KVs {
 				if l, err := readGate(p.id, found); err == nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/codec"
 	"github.com/leaderd/leaderd/state/kv"
 )
 
@@ -75,7 +76,7 @@ func (s *Store) listSlots(ctx context.Context, l *ListSlots) (SlotPage, error) {
 	return page, nil
 }
 
-// slotsWithRecords answers the slots in a window that have a key of their own, in
+// slotsWithRecords answers the slots in a window that have a record of their own, in
 // order, and up to where that is all of them.
 func (s *Store) slotsWithRecords(ctx context.Context, l *ListSlots) (runs []state.RunID, until time.Time, err error) {
 	history, active, pending := s.keys.historyOf(l.Job), s.keys.activeOf(l.Job), s.keys.pending()+jobPart(l.Job)+"/"
@@ -121,6 +122,19 @@ func (s *Store) slotsWithRecords(ctx context.Context, l *ListSlots) (runs []stat
 				runs = append(runs, live.Run)
 			}
 		}
+	}
+	// Behind the others, since that is the way that verdicts go.
+	if err := lookAgain(func() error {
+		found := 0
+		return s.packedRuns(ctx, l.Job, state.SlotRunID(l.From), known, func(p *codec.Packed) bool {
+			if _, slot := p.Run.Slot(); slot {
+				runs = append(runs, p.Run)
+				found++
+			}
+			return found <= l.Limit
+		})
+	}); err != nil {
+		return nil, until, err
 	}
 	slices.Sort(runs)
 	runs = slices.Compact(runs)

@@ -85,6 +85,7 @@ type Store struct {
 	holders holders
 	places  places
 	metrics *metrics
+	opened  openedSegments
 	// Keys that every claim compares.
 	closedKey, changedKey string
 	shared                sharedGuards

@@ -27,60 +27,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Drain is a policy for runs whose executor shuts down.
-type Drain int32
-
-const (
-	// The default: DRAIN_WAIT.
-	Drain_DRAIN_UNSPECIFIED Drain = 0
-	// They go on for as long as the executor's grace allows.
-	Drain_DRAIN_WAIT Drain = 1
-	// They are stopped at once, with the grace of kill_grace to save a checkpoint, and
-	// start again elsewhere. Not with GUARANTEE_AT_MOST_ONCE.
-	Drain_DRAIN_HANDOVER Drain = 2
-)
-
-// Enum value maps for Drain.
-var (
-	Drain_name = map[int32]string{
-		0: "DRAIN_UNSPECIFIED",
-		1: "DRAIN_WAIT",
-		2: "DRAIN_HANDOVER",
-	}
-	Drain_value = map[string]int32{
-		"DRAIN_UNSPECIFIED": 0,
-		"DRAIN_WAIT":        1,
-		"DRAIN_HANDOVER":    2,
-	}
-)
-
-func (x Drain) Enum() *Drain {
-	p := new(Drain)
-	*p = x
-	return p
-}
-
-func (x Drain) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Drain) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[0].Descriptor()
-}
-
-func (Drain) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[0]
-}
-
-func (x Drain) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Drain.Descriptor instead.
-func (Drain) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{0}
-}
-
 // Overlap is a policy for slots that are due while another run is live.
 type Overlap int32
 
@@ -135,11 +81,11 @@ func (x Overlap) String() string {
 }
 
 func (Overlap) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[1].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[0].Descriptor()
 }
 
 func (Overlap) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[1]
+	return &file_leaderd_v1_job_proto_enumTypes[0]
 }
 
 func (x Overlap) Number() protoreflect.EnumNumber {
@@ -148,7 +94,7 @@ func (x Overlap) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Overlap.Descriptor instead.
 func (Overlap) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{0}
 }
 
 // CatchUp is a policy for slots that fell due while nothing could plan them.
@@ -194,11 +140,11 @@ func (x CatchUp) String() string {
 }
 
 func (CatchUp) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[2].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[1].Descriptor()
 }
 
 func (CatchUp) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[2]
+	return &file_leaderd_v1_job_proto_enumTypes[1]
 }
 
 func (x CatchUp) Number() protoreflect.EnumNumber {
@@ -207,7 +153,7 @@ func (x CatchUp) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CatchUp.Descriptor instead.
 func (CatchUp) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{1}
 }
 
 // MissingTime is a policy for local times that the zone's clock leaves out when it
@@ -249,11 +195,11 @@ func (x MissingTime) String() string {
 }
 
 func (MissingTime) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[3].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[2].Descriptor()
 }
 
 func (MissingTime) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[3]
+	return &file_leaderd_v1_job_proto_enumTypes[2]
 }
 
 func (x MissingTime) Number() protoreflect.EnumNumber {
@@ -262,7 +208,7 @@ func (x MissingTime) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MissingTime.Descriptor instead.
 func (MissingTime) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
 // RepeatedTime is a policy for local times that occur twice when the zone's clock is
@@ -307,11 +253,11 @@ func (x RepeatedTime) String() string {
 }
 
 func (RepeatedTime) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[4].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[3].Descriptor()
 }
 
 func (RepeatedTime) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[4]
+	return &file_leaderd_v1_job_proto_enumTypes[3]
 }
 
 func (x RepeatedTime) Number() protoreflect.EnumNumber {
@@ -320,7 +266,7 @@ func (x RepeatedTime) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RepeatedTime.Descriptor instead.
 func (RepeatedTime) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 // Guarantee is a policy for runs whose executor was lost.
@@ -360,11 +306,11 @@ func (x Guarantee) String() string {
 }
 
 func (Guarantee) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[5].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[4].Descriptor()
 }
 
 func (Guarantee) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[5]
+	return &file_leaderd_v1_job_proto_enumTypes[4]
 }
 
 func (x Guarantee) Number() protoreflect.EnumNumber {
@@ -373,62 +319,7 @@ func (x Guarantee) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Guarantee.Descriptor instead.
 func (Guarantee) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{5}
-}
-
-// Scope of checkpoints.
-type CheckpointPolicy_Scope int32
-
-const (
-	// The default: SCOPE_RUN.
-	CheckpointPolicy_SCOPE_UNSPECIFIED CheckpointPolicy_Scope = 0
-	// A run begins without one, and its further attempts go on from the last. They
-	// go when the run has succeeded; another verdict keeps them as long as itself.
-	CheckpointPolicy_SCOPE_RUN CheckpointPolicy_Scope = 1
-	// A run goes on from the last of the runs before. They go with the job. Only
-	// where one run of the job is live at a time.
-	CheckpointPolicy_SCOPE_JOB CheckpointPolicy_Scope = 2
-)
-
-// Enum value maps for CheckpointPolicy_Scope.
-var (
-	CheckpointPolicy_Scope_name = map[int32]string{
-		0: "SCOPE_UNSPECIFIED",
-		1: "SCOPE_RUN",
-		2: "SCOPE_JOB",
-	}
-	CheckpointPolicy_Scope_value = map[string]int32{
-		"SCOPE_UNSPECIFIED": 0,
-		"SCOPE_RUN":         1,
-		"SCOPE_JOB":         2,
-	}
-)
-
-func (x CheckpointPolicy_Scope) Enum() *CheckpointPolicy_Scope {
-	p := new(CheckpointPolicy_Scope)
-	*p = x
-	return p
-}
-
-func (x CheckpointPolicy_Scope) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (CheckpointPolicy_Scope) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[6].Descriptor()
-}
-
-func (CheckpointPolicy_Scope) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[6]
-}
-
-func (x CheckpointPolicy_Scope) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use CheckpointPolicy_Scope.Descriptor instead.
-func (CheckpointPolicy_Scope) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{5, 0}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 // Change is what made a version.
@@ -484,11 +375,11 @@ func (x JobVersion_Change) String() string {
 }
 
 func (JobVersion_Change) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[7].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[5].Descriptor()
 }
 
 func (JobVersion_Change) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[7]
+	return &file_leaderd_v1_job_proto_enumTypes[5]
 }
 
 func (x JobVersion_Change) Number() protoreflect.EnumNumber {
@@ -497,7 +388,7 @@ func (x JobVersion_Change) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JobVersion_Change.Descriptor instead.
 func (JobVersion_Change) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{12, 0}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{10, 0}
 }
 
 // Result of an update.
@@ -541,11 +432,11 @@ func (x UpdateJobResponse_Result) String() string {
 }
 
 func (UpdateJobResponse_Result) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[8].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[6].Descriptor()
 }
 
 func (UpdateJobResponse_Result) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[8]
+	return &file_leaderd_v1_job_proto_enumTypes[6]
 }
 
 func (x UpdateJobResponse_Result) Number() protoreflect.EnumNumber {
@@ -554,7 +445,7 @@ func (x UpdateJobResponse_Result) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UpdateJobResponse_Result.Descriptor instead.
 func (UpdateJobResponse_Result) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{16, 0}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{14, 0}
 }
 
 // Job is a named spec: when something is due, what it runs, by which policies.
@@ -803,27 +694,9 @@ type JobSpec struct {
 	// only while fewer than its own job's max_concurrent of them all are live.
 	// Default: the job's own runs alone. At most 128 bytes. It needs a limit.
 	ConcurrencyKey string `protobuf:"bytes,26,opt,name=concurrency_key,json=concurrencyKey,proto3" json:"concurrency_key,omitempty"`
-	// What becomes of the checkpoints that runs save. Set, it also has an attempt fail
-	// that cannot be given a socket to save them by.
-	Checkpoint *CheckpointPolicy `protobuf:"bytes,45,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	// What becomes of a run whose executor shuts down. Default DRAIN_WAIT.
-	Drain Drain `protobuf:"varint,46,opt,name=drain,proto3,enum=leaderd.v1.Drain" json:"drain,omitempty"`
-	// When an attempt that ended badly is made again. Default: never. A job whose
-	// guarantee is GUARANTEE_AT_MOST_ONCE has none.
-	Retry *Retry `protobuf:"bytes,30,opt,name=retry,proto3" json:"retry,omitempty"`
-	// Over all its attempts and the waits between them a run may take this long,
-	// counted from its first start: no attempt begins later, and one that is under
-	// way is stopped then. The verdict is timed_out:run_timeout. 1s–720h; default:
-	// none.
-	RunTimeout *durationpb.Duration `protobuf:"bytes,31,opt,name=run_timeout,json=runTimeout,proto3" json:"run_timeout,omitempty"`
-	// A run that has waited for others for this long (OVERLAP_QUEUE, _CANCEL,
-	// _REPLACE) is missed:queue_timeout. 1s–8784h; default: start_deadline alone
-	// counts.
-	QueueTimeout *durationpb.Duration `protobuf:"bytes,32,opt,name=queue_timeout,json=queueTimeout,proto3" json:"queue_timeout,omitempty"`
-	// Runs whose verdict is failed, timed_out or lost leave a dead letter, which has
-	// all that is needed to look at them and to run them again: see
-	// DeadLetterService. Default: they leave none.
-	DeadLetter *DeadLetterPolicy `protobuf:"bytes,33,opt,name=dead_letter,json=deadLetter,proto3" json:"dead_letter,omitempty"`
+	// For how long the job's past runs are kept. Default: what the cluster is
+	// configured to.
+	Retention *Retention `protobuf:"bytes,50,opt,name=retention,proto3" json:"retention,omitempty"`
 	// What to run: exactly one.
 	//
 	// Types that are valid to be assigned to Target:
@@ -1034,44 +907,9 @@ func (x *JobSpec) GetConcurrencyKey() string {
 	return ""
 }
 
-func (x *JobSpec) GetCheckpoint() *CheckpointPolicy {
+func (x *JobSpec) GetRetention() *Retention {
 	if x != nil {
-		return x.Checkpoint
-	}
-	return nil
-}
-
-func (x *JobSpec) GetDrain() Drain {
-	if x != nil {
-		return x.Drain
-	}
-	return Drain_DRAIN_UNSPECIFIED
-}
-
-func (x *JobSpec) GetRetry() *Retry {
-	if x != nil {
-		return x.Retry
-	}
-	return nil
-}
-
-func (x *JobSpec) GetRunTimeout() *durationpb.Duration {
-	if x != nil {
-		return x.RunTimeout
-	}
-	return nil
-}
-
-func (x *JobSpec) GetQueueTimeout() *durationpb.Duration {
-	if x != nil {
-		return x.QueueTimeout
-	}
-	return nil
-}
-
-func (x *JobSpec) GetDeadLetter() *DeadLetterPolicy {
-	if x != nil {
-		return x.DeadLetter
+		return x.Retention
 	}
 	return nil
 }
@@ -1135,10 +973,70 @@ func (*JobSpec_Http) isJobSpec_Target() {}
 
 func (*JobSpec_Noop) isJobSpec_Target() {}
 
+// Retention is for how long the past runs of a job are kept: what is beyond either
+// limit is removed, the oldest first, some minutes later. The newest run, those
+// younger than ten minutes and those of a backfill that is under way are kept
+// always.
+type Retention struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At least so many of the newest are kept, and at most an eighth more. 1–1000000;
+	// default: as the cluster is configured, which is 1000 unless changed.
+	MaxRuns int32 `protobuf:"varint,1,opt,name=max_runs,json=maxRuns,proto3" json:"max_runs,omitempty"`
+	// Those that ended longer ago are removed. 10m–87840h; default: as the cluster
+	// is configured, which is 720h unless changed.
+	MaxAge        *durationpb.Duration `protobuf:"bytes,2,opt,name=max_age,json=maxAge,proto3" json:"max_age,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Retention) Reset() {
+	*x = Retention{}
+	mi := &file_leaderd_v1_job_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Retention) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Retention) ProtoMessage() {}
+
+func (x *Retention) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_job_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Retention.ProtoReflect.Descriptor instead.
+func (*Retention) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Retention) GetMaxRuns() int32 {
+	if x != nil {
+		return x.MaxRuns
+	}
+	return 0
+}
+
+func (x *Retention) GetMaxAge() *durationpb.Duration {
+	if x != nil {
+		return x.MaxAge
+	}
+	return nil
+}
+
 // Command is a program to run, in a process group of its own. Exactly one of
 // argv and shell is set. Its environment has LEADERD_NAMESPACE, LEADERD_JOB,
-// LEADERD_RUN, LEADERD_SLOT, LEADERD_ATTEMPT, LEADERD_SHARD, LEADERD_SHARDS,
-// LEADERD_TOKEN and LEADERD_SOCKET besides env.
+// LEADERD_RUN, LEADERD_SLOT, LEADERD_ATTEMPT, LEADERD_SHARD, LEADERD_SHARDS and
+// LEADERD_TOKEN besides env.
 type Command struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Program and arguments; at most 256 and 64 KiB together.
@@ -1156,7 +1054,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[2]
+	mi := &file_leaderd_v1_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1066,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[2]
+	mi := &file_leaderd_v1_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1079,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Command) GetArgv() []string {
@@ -1232,7 +1130,7 @@ type Http struct {
 
 func (x *Http) Reset() {
 	*x = Http{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[3]
+	mi := &file_leaderd_v1_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1244,7 +1142,7 @@ func (x *Http) String() string {
 func (*Http) ProtoMessage() {}
 
 func (x *Http) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[3]
+	mi := &file_leaderd_v1_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1257,7 +1155,7 @@ func (x *Http) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Http.ProtoReflect.Descriptor instead.
 func (*Http) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Http) GetMethod() string {
@@ -1304,7 +1202,7 @@ type NoOp struct {
 
 func (x *NoOp) Reset() {
 	*x = NoOp{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[4]
+	mi := &file_leaderd_v1_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1316,7 +1214,7 @@ func (x *NoOp) String() string {
 func (*NoOp) ProtoMessage() {}
 
 func (x *NoOp) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[4]
+	mi := &file_leaderd_v1_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1329,225 +1227,7 @@ func (x *NoOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoOp.ProtoReflect.Descriptor instead.
 func (*NoOp) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{4}
-}
-
-// CheckpointPolicy shapes what runs save to go on from.
-type CheckpointPolicy struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose they are. Default SCOPE_RUN.
-	Scope CheckpointPolicy_Scope `protobuf:"varint,1,opt,name=scope,proto3,enum=leaderd.v1.CheckpointPolicy_Scope" json:"scope,omitempty"`
-	// How many of the last ones can be read. 1–20, default 5.
-	Keep int32 `protobuf:"varint,2,opt,name=keep,proto3" json:"keep,omitempty"`
-	// For an HTTP target: the body of each request is the last checkpoint, and empty
-	// where there is none. Not beside http.body. Default: the last checkpoint is sent in
-	// a header, where it has at most 4 KiB.
-	Body          bool `protobuf:"varint,3,opt,name=body,proto3" json:"body,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CheckpointPolicy) Reset() {
-	*x = CheckpointPolicy{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CheckpointPolicy) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CheckpointPolicy) ProtoMessage() {}
-
-func (x *CheckpointPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CheckpointPolicy.ProtoReflect.Descriptor instead.
-func (*CheckpointPolicy) Descriptor() ([]byte, []int) {
 	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *CheckpointPolicy) GetScope() CheckpointPolicy_Scope {
-	if x != nil {
-		return x.Scope
-	}
-	return CheckpointPolicy_SCOPE_UNSPECIFIED
-}
-
-func (x *CheckpointPolicy) GetKeep() int32 {
-	if x != nil {
-		return x.Keep
-	}
-	return 0
-}
-
-func (x *CheckpointPolicy) GetBody() bool {
-	if x != nil {
-		return x.Body
-	}
-	return false
-}
-
-// DeadLetterPolicy bounds a job's dead letters.
-type DeadLetterPolicy struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many are kept; of more the oldest are dropped. Default 1000; 1–10000.
-	Keep          int32 `protobuf:"varint,1,opt,name=keep,proto3" json:"keep,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeadLetterPolicy) Reset() {
-	*x = DeadLetterPolicy{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeadLetterPolicy) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeadLetterPolicy) ProtoMessage() {}
-
-func (x *DeadLetterPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeadLetterPolicy.ProtoReflect.Descriptor instead.
-func (*DeadLetterPolicy) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *DeadLetterPolicy) GetKeep() int32 {
-	if x != nil {
-		return x.Keep
-	}
-	return 0
-}
-
-// Retry says when an attempt at a run is made again.
-type Retry struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many attempts a run has, with the first one; 1–100, required. Attempts
-	// whose executor was lost or shut down, and those that snoozed, are not counted;
-	// see docs/runs.md.
-	MaxAttempts int32 `protobuf:"varint,1,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	// The wait before the second attempt. Default 10s; 100ms–24h.
-	InitialBackoff *durationpb.Duration `protobuf:"bytes,2,opt,name=initial_backoff,json=initialBackoff,proto3" json:"initial_backoff,omitempty"`
-	// By how much each wait is longer than the one before. Default 2; 1–10.
-	Factor float64 `protobuf:"fixed64,3,opt,name=factor,proto3" json:"factor,omitempty"`
-	// The longest wait. Default 10m, or initial_backoff if that is longer; up to 24h.
-	MaxBackoff *durationpb.Duration `protobuf:"bytes,4,opt,name=max_backoff,json=maxBackoff,proto3" json:"max_backoff,omitempty"`
-	// Each wait is longer or shorter by up to this part of it, which run and attempt
-	// choose. Default 0.1; 0–1.
-	Jitter *float64 `protobuf:"fixed64,5,opt,name=jitter,proto3,oneof" json:"jitter,omitempty"`
-	// What is made again: "failed" (whatever went wrong, but for a timeout),
-	// "timed_out", "crashed" (a command that a signal killed), "unreachable" (a
-	// request that had no answer), "exit:75", "exit:64-78", "status:503",
-	// "status:5xx". Default: failed and timed_out. At most 32.
-	RetryOn []string `protobuf:"bytes,6,rep,name=retry_on,json=retryOn,proto3" json:"retry_on,omitempty"`
-	// What is not, even if retry_on names it. At most 32.
-	GiveUpOn      []string `protobuf:"bytes,7,rep,name=give_up_on,json=giveUpOn,proto3" json:"give_up_on,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Retry) Reset() {
-	*x = Retry{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Retry) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Retry) ProtoMessage() {}
-
-func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Retry.ProtoReflect.Descriptor instead.
-func (*Retry) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *Retry) GetMaxAttempts() int32 {
-	if x != nil {
-		return x.MaxAttempts
-	}
-	return 0
-}
-
-func (x *Retry) GetInitialBackoff() *durationpb.Duration {
-	if x != nil {
-		return x.InitialBackoff
-	}
-	return nil
-}
-
-func (x *Retry) GetFactor() float64 {
-	if x != nil {
-		return x.Factor
-	}
-	return 0
-}
-
-func (x *Retry) GetMaxBackoff() *durationpb.Duration {
-	if x != nil {
-		return x.MaxBackoff
-	}
-	return nil
-}
-
-func (x *Retry) GetJitter() float64 {
-	if x != nil && x.Jitter != nil {
-		return *x.Jitter
-	}
-	return 0
-}
-
-func (x *Retry) GetRetryOn() []string {
-	if x != nil {
-		return x.RetryOn
-	}
-	return nil
-}
-
-func (x *Retry) GetGiveUpOn() []string {
-	if x != nil {
-		return x.GiveUpOn
-	}
-	return nil
 }
 
 // GetJobRequest names a job.
@@ -1561,7 +1241,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[8]
+	mi := &file_leaderd_v1_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1573,7 +1253,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[8]
+	mi := &file_leaderd_v1_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1586,7 +1266,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetJobRequest) GetName() string {
@@ -1607,7 +1287,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[9]
+	mi := &file_leaderd_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1619,7 +1299,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[9]
+	mi := &file_leaderd_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1632,7 +1312,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -1657,7 +1337,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[10]
+	mi := &file_leaderd_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1669,7 +1349,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[10]
+	mi := &file_leaderd_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1682,7 +1362,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListJobsRequest) GetParent() string {
@@ -1719,7 +1399,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[11]
+	mi := &file_leaderd_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1731,7 +1411,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[11]
+	mi := &file_leaderd_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1744,7 +1424,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -1801,7 +1481,7 @@ type JobVersion struct {
 
 func (x *JobVersion) Reset() {
 	*x = JobVersion{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[12]
+	mi := &file_leaderd_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +1493,7 @@ func (x *JobVersion) String() string {
 func (*JobVersion) ProtoMessage() {}
 
 func (x *JobVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[12]
+	mi := &file_leaderd_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1826,7 +1506,7 @@ func (x *JobVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobVersion.ProtoReflect.Descriptor instead.
 func (*JobVersion) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *JobVersion) GetName() string {
@@ -1942,7 +1622,7 @@ type ListJobVersionsRequest struct {
 
 func (x *ListJobVersionsRequest) Reset() {
 	*x = ListJobVersionsRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[13]
+	mi := &file_leaderd_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1954,7 +1634,7 @@ func (x *ListJobVersionsRequest) String() string {
 func (*ListJobVersionsRequest) ProtoMessage() {}
 
 func (x *ListJobVersionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[13]
+	mi := &file_leaderd_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1967,7 +1647,7 @@ func (x *ListJobVersionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobVersionsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobVersionsRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListJobVersionsRequest) GetParent() string {
@@ -2004,7 +1684,7 @@ type ListJobVersionsResponse struct {
 
 func (x *ListJobVersionsResponse) Reset() {
 	*x = ListJobVersionsResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[14]
+	mi := &file_leaderd_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +1696,7 @@ func (x *ListJobVersionsResponse) String() string {
 func (*ListJobVersionsResponse) ProtoMessage() {}
 
 func (x *ListJobVersionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[14]
+	mi := &file_leaderd_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +1709,7 @@ func (x *ListJobVersionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobVersionsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobVersionsResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListJobVersionsResponse) GetVersions() []*JobVersion {
@@ -2065,7 +1745,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[15]
+	mi := &file_leaderd_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +1757,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[15]
+	mi := &file_leaderd_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +1770,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UpdateJobRequest) GetJob() *Job {
@@ -2141,7 +1821,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[16]
+	mi := &file_leaderd_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2153,7 +1833,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[16]
+	mi := &file_leaderd_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2166,7 +1846,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UpdateJobResponse) GetJob() *Job {
@@ -2198,7 +1878,7 @@ type DeleteJobRequest struct {
 
 func (x *DeleteJobRequest) Reset() {
 	*x = DeleteJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[17]
+	mi := &file_leaderd_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2210,7 +1890,7 @@ func (x *DeleteJobRequest) String() string {
 func (*DeleteJobRequest) ProtoMessage() {}
 
 func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[17]
+	mi := &file_leaderd_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2223,7 +1903,7 @@ func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobRequest.ProtoReflect.Descriptor instead.
 func (*DeleteJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DeleteJobRequest) GetName() string {
@@ -2266,7 +1946,7 @@ type PauseJobRequest struct {
 
 func (x *PauseJobRequest) Reset() {
 	*x = PauseJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[18]
+	mi := &file_leaderd_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2278,7 +1958,7 @@ func (x *PauseJobRequest) String() string {
 func (*PauseJobRequest) ProtoMessage() {}
 
 func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[18]
+	mi := &file_leaderd_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2291,7 +1971,7 @@ func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PauseJobRequest) GetName() string {
@@ -2333,7 +2013,7 @@ type PauseJobResponse struct {
 
 func (x *PauseJobResponse) Reset() {
 	*x = PauseJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[19]
+	mi := &file_leaderd_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2345,7 +2025,7 @@ func (x *PauseJobResponse) String() string {
 func (*PauseJobResponse) ProtoMessage() {}
 
 func (x *PauseJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[19]
+	mi := &file_leaderd_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2358,7 +2038,7 @@ func (x *PauseJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobResponse.ProtoReflect.Descriptor instead.
 func (*PauseJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PauseJobResponse) GetJob() *Job {
@@ -2383,7 +2063,7 @@ type ResumeJobRequest struct {
 
 func (x *ResumeJobRequest) Reset() {
 	*x = ResumeJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[20]
+	mi := &file_leaderd_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2395,7 +2075,7 @@ func (x *ResumeJobRequest) String() string {
 func (*ResumeJobRequest) ProtoMessage() {}
 
 func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[20]
+	mi := &file_leaderd_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2408,7 +2088,7 @@ func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobRequest.ProtoReflect.Descriptor instead.
 func (*ResumeJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ResumeJobRequest) GetName() string {
@@ -2443,7 +2123,7 @@ type ResumeJobResponse struct {
 
 func (x *ResumeJobResponse) Reset() {
 	*x = ResumeJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[21]
+	mi := &file_leaderd_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2455,7 +2135,7 @@ func (x *ResumeJobResponse) String() string {
 func (*ResumeJobResponse) ProtoMessage() {}
 
 func (x *ResumeJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[21]
+	mi := &file_leaderd_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2468,7 +2148,7 @@ func (x *ResumeJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobResponse.ProtoReflect.Descriptor instead.
 func (*ResumeJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ResumeJobResponse) GetJob() *Job {
@@ -2494,7 +2174,7 @@ type TriggerJobRequest struct {
 
 func (x *TriggerJobRequest) Reset() {
 	*x = TriggerJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[22]
+	mi := &file_leaderd_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2506,7 +2186,7 @@ func (x *TriggerJobRequest) String() string {
 func (*TriggerJobRequest) ProtoMessage() {}
 
 func (x *TriggerJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[22]
+	mi := &file_leaderd_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2519,7 +2199,7 @@ func (x *TriggerJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerJobRequest.ProtoReflect.Descriptor instead.
 func (*TriggerJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TriggerJobRequest) GetName() string {
@@ -2554,7 +2234,7 @@ type TriggerJobResponse struct {
 
 func (x *TriggerJobResponse) Reset() {
 	*x = TriggerJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[23]
+	mi := &file_leaderd_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2566,7 +2246,7 @@ func (x *TriggerJobResponse) String() string {
 func (*TriggerJobResponse) ProtoMessage() {}
 
 func (x *TriggerJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[23]
+	mi := &file_leaderd_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2579,7 +2259,7 @@ func (x *TriggerJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerJobResponse.ProtoReflect.Descriptor instead.
 func (*TriggerJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TriggerJobResponse) GetRun() string {
@@ -2618,7 +2298,7 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"quarantine\x12=\n" +
 	"\fpaused_until\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntil\x12\x1f\n" +
 	"\vpause_actor\x18\x0e \x01(\tR\n" +
-	"pauseActor\"\x84\x0e\n" +
+	"pauseActor\"\xee\v\n" +
 	"\aJobSpec\x12 \n" +
 	"\vdescription\x18\x01 \x01(\tR\vdescription\x127\n" +
 	"\x06labels\x18\x02 \x03(\v2\x1f.leaderd.v1.JobSpec.LabelsEntryR\x06labels\x12\x1c\n" +
@@ -2647,17 +2327,8 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\x0emax_concurrent\x18\x18 \x01(\x05R\rmaxConcurrent\x12\x1f\n" +
 	"\vqueue_limit\x18\x19 \x01(\x05R\n" +
 	"queueLimit\x12'\n" +
-	"\x0fconcurrency_key\x18\x1a \x01(\tR\x0econcurrencyKey\x12<\n" +
-	"\n" +
-	"checkpoint\x18- \x01(\v2\x1c.leaderd.v1.CheckpointPolicyR\n" +
-	"checkpoint\x12'\n" +
-	"\x05drain\x18. \x01(\x0e2\x11.leaderd.v1.DrainR\x05drain\x12'\n" +
-	"\x05retry\x18\x1e \x01(\v2\x11.leaderd.v1.RetryR\x05retry\x12:\n" +
-	"\vrun_timeout\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"runTimeout\x12>\n" +
-	"\rqueue_timeout\x18  \x01(\v2\x19.google.protobuf.DurationR\fqueueTimeout\x12=\n" +
-	"\vdead_letter\x18! \x01(\v2\x1c.leaderd.v1.DeadLetterPolicyR\n" +
-	"deadLetter\x12/\n" +
+	"\x0fconcurrency_key\x18\x1a \x01(\tR\x0econcurrencyKey\x123\n" +
+	"\tretention\x182 \x01(\v2\x15.leaderd.v1.RetentionR\tretention\x12/\n" +
 	"\acommand\x18\x14 \x01(\v2\x13.leaderd.v1.CommandH\x00R\acommand\x12&\n" +
 	"\x04http\x18\x15 \x01(\v2\x10.leaderd.v1.HttpH\x00R\x04http\x12&\n" +
 	"\x04noop\x18\x16 \x01(\v2\x10.leaderd.v1.NoOpH\x00R\x04noop\x1a9\n" +
@@ -2667,7 +2338,10 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\x11NodeSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\b\n" +
-	"\x06target\"\xad\x01\n" +
+	"\x06target\"Z\n" +
+	"\tRetention\x12\x19\n" +
+	"\bmax_runs\x18\x01 \x01(\x05R\amaxRuns\x122\n" +
+	"\amax_age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06maxAge\"\xad\x01\n" +
 	"\aCommand\x12\x12\n" +
 	"\x04argv\x18\x01 \x03(\tR\x04argv\x12\x14\n" +
 	"\x05shell\x18\x02 \x01(\tR\x05shell\x12.\n" +
@@ -2685,28 +2359,7 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x06\n" +
-	"\x04NoOp\"\xb2\x01\n" +
-	"\x10CheckpointPolicy\x128\n" +
-	"\x05scope\x18\x01 \x01(\x0e2\".leaderd.v1.CheckpointPolicy.ScopeR\x05scope\x12\x12\n" +
-	"\x04keep\x18\x02 \x01(\x05R\x04keep\x12\x12\n" +
-	"\x04body\x18\x03 \x01(\bR\x04body\"<\n" +
-	"\x05Scope\x12\x15\n" +
-	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\r\n" +
-	"\tSCOPE_RUN\x10\x01\x12\r\n" +
-	"\tSCOPE_JOB\x10\x02\"&\n" +
-	"\x10DeadLetterPolicy\x12\x12\n" +
-	"\x04keep\x18\x01 \x01(\x05R\x04keep\"\xa3\x02\n" +
-	"\x05Retry\x12!\n" +
-	"\fmax_attempts\x18\x01 \x01(\x05R\vmaxAttempts\x12B\n" +
-	"\x0finitial_backoff\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x0einitialBackoff\x12\x16\n" +
-	"\x06factor\x18\x03 \x01(\x01R\x06factor\x12:\n" +
-	"\vmax_backoff\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"maxBackoff\x12\x1b\n" +
-	"\x06jitter\x18\x05 \x01(\x01H\x00R\x06jitter\x88\x01\x01\x12\x19\n" +
-	"\bretry_on\x18\x06 \x03(\tR\aretryOn\x12\x1c\n" +
-	"\n" +
-	"give_up_on\x18\a \x03(\tR\bgiveUpOnB\t\n" +
-	"\a_jitter\"#\n" +
+	"\x04NoOp\"#\n" +
 	"\rGetJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"3\n" +
 	"\x0eGetJobResponse\x12!\n" +
@@ -2795,12 +2448,7 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\rallow_overlap\x18\x02 \x01(\bR\fallowOverlap\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"&\n" +
 	"\x12TriggerJobResponse\x12\x10\n" +
-	"\x03run\x18\x01 \x01(\tR\x03run*B\n" +
-	"\x05Drain\x12\x15\n" +
-	"\x11DRAIN_UNSPECIFIED\x10\x00\x12\x0e\n" +
-	"\n" +
-	"DRAIN_WAIT\x10\x01\x12\x12\n" +
-	"\x0eDRAIN_HANDOVER\x10\x02*\x83\x01\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run*\x83\x01\n" +
 	"\aOverlap\x12\x17\n" +
 	"\x13OVERLAP_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fOVERLAP_SKIP\x10\x01\x12\x11\n" +
@@ -2850,123 +2498,112 @@ func file_leaderd_v1_job_proto_rawDescGZIP() []byte {
 	return file_leaderd_v1_job_proto_rawDescData
 }
 
-var file_leaderd_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_leaderd_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_leaderd_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_leaderd_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_leaderd_v1_job_proto_goTypes = []any{
-	(Drain)(0),                      // 0: leaderd.v1.Drain
-	(Overlap)(0),                    // 1: leaderd.v1.Overlap
-	(CatchUp)(0),                    // 2: leaderd.v1.CatchUp
-	(MissingTime)(0),                // 3: leaderd.v1.MissingTime
-	(RepeatedTime)(0),               // 4: leaderd.v1.RepeatedTime
-	(Guarantee)(0),                  // 5: leaderd.v1.Guarantee
-	(CheckpointPolicy_Scope)(0),     // 6: leaderd.v1.CheckpointPolicy.Scope
-	(JobVersion_Change)(0),          // 7: leaderd.v1.JobVersion.Change
-	(UpdateJobResponse_Result)(0),   // 8: leaderd.v1.UpdateJobResponse.Result
-	(*Job)(nil),                     // 9: leaderd.v1.Job
-	(*JobSpec)(nil),                 // 10: leaderd.v1.JobSpec
-	(*Command)(nil),                 // 11: leaderd.v1.Command
-	(*Http)(nil),                    // 12: leaderd.v1.Http
-	(*NoOp)(nil),                    // 13: leaderd.v1.NoOp
-	(*CheckpointPolicy)(nil),        // 14: leaderd.v1.CheckpointPolicy
-	(*DeadLetterPolicy)(nil),        // 15: leaderd.v1.DeadLetterPolicy
-	(*Retry)(nil),                   // 16: leaderd.v1.Retry
-	(*GetJobRequest)(nil),           // 17: leaderd.v1.GetJobRequest
-	(*GetJobResponse)(nil),          // 18: leaderd.v1.GetJobResponse
-	(*ListJobsRequest)(nil),         // 19: leaderd.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),        // 20: leaderd.v1.ListJobsResponse
-	(*JobVersion)(nil),              // 21: leaderd.v1.JobVersion
-	(*ListJobVersionsRequest)(nil),  // 22: leaderd.v1.ListJobVersionsRequest
-	(*ListJobVersionsResponse)(nil), // 23: leaderd.v1.ListJobVersionsResponse
-	(*UpdateJobRequest)(nil),        // 24: leaderd.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),       // 25: leaderd.v1.UpdateJobResponse
-	(*DeleteJobRequest)(nil),        // 26: leaderd.v1.DeleteJobRequest
-	(*PauseJobRequest)(nil),         // 27: leaderd.v1.PauseJobRequest
-	(*PauseJobResponse)(nil),        // 28: leaderd.v1.PauseJobResponse
-	(*ResumeJobRequest)(nil),        // 29: leaderd.v1.ResumeJobRequest
-	(*ResumeJobResponse)(nil),       // 30: leaderd.v1.ResumeJobResponse
-	(*TriggerJobRequest)(nil),       // 31: leaderd.v1.TriggerJobRequest
-	(*TriggerJobResponse)(nil),      // 32: leaderd.v1.TriggerJobResponse
-	nil,                             // 33: leaderd.v1.JobSpec.LabelsEntry
-	nil,                             // 34: leaderd.v1.JobSpec.NodeSelectorEntry
-	nil,                             // 35: leaderd.v1.Command.EnvEntry
-	nil,                             // 36: leaderd.v1.Http.HeadersEntry
-	(*timestamppb.Timestamp)(nil),   // 37: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 38: google.protobuf.Duration
-	(*JobCalendar)(nil),             // 39: leaderd.v1.JobCalendar
-	(*fieldmaskpb.FieldMask)(nil),   // 40: google.protobuf.FieldMask
-	(*emptypb.Empty)(nil),           // 41: google.protobuf.Empty
+	(Overlap)(0),                    // 0: leaderd.v1.Overlap
+	(CatchUp)(0),                    // 1: leaderd.v1.CatchUp
+	(MissingTime)(0),                // 2: leaderd.v1.MissingTime
+	(RepeatedTime)(0),               // 3: leaderd.v1.RepeatedTime
+	(Guarantee)(0),                  // 4: leaderd.v1.Guarantee
+	(JobVersion_Change)(0),          // 5: leaderd.v1.JobVersion.Change
+	(UpdateJobResponse_Result)(0),   // 6: leaderd.v1.UpdateJobResponse.Result
+	(*Job)(nil),                     // 7: leaderd.v1.Job
+	(*JobSpec)(nil),                 // 8: leaderd.v1.JobSpec
+	(*Retention)(nil),               // 9: leaderd.v1.Retention
+	(*Command)(nil),                 // 10: leaderd.v1.Command
+	(*Http)(nil),                    // 11: leaderd.v1.Http
+	(*NoOp)(nil),                    // 12: leaderd.v1.NoOp
+	(*GetJobRequest)(nil),           // 13: leaderd.v1.GetJobRequest
+	(*GetJobResponse)(nil),          // 14: leaderd.v1.GetJobResponse
+	(*ListJobsRequest)(nil),         // 15: leaderd.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 16: leaderd.v1.ListJobsResponse
+	(*JobVersion)(nil),              // 17: leaderd.v1.JobVersion
+	(*ListJobVersionsRequest)(nil),  // 18: leaderd.v1.ListJobVersionsRequest
+	(*ListJobVersionsResponse)(nil), // 19: leaderd.v1.ListJobVersionsResponse
+	(*UpdateJobRequest)(nil),        // 20: leaderd.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),       // 21: leaderd.v1.UpdateJobResponse
+	(*DeleteJobRequest)(nil),        // 22: leaderd.v1.DeleteJobRequest
+	(*PauseJobRequest)(nil),         // 23: leaderd.v1.PauseJobRequest
+	(*PauseJobResponse)(nil),        // 24: leaderd.v1.PauseJobResponse
+	(*ResumeJobRequest)(nil),        // 25: leaderd.v1.ResumeJobRequest
+	(*ResumeJobResponse)(nil),       // 26: leaderd.v1.ResumeJobResponse
+	(*TriggerJobRequest)(nil),       // 27: leaderd.v1.TriggerJobRequest
+	(*TriggerJobResponse)(nil),      // 28: leaderd.v1.TriggerJobResponse
+	nil,                             // 29: leaderd.v1.JobSpec.LabelsEntry
+	nil,                             // 30: leaderd.v1.JobSpec.NodeSelectorEntry
+	nil,                             // 31: leaderd.v1.Command.EnvEntry
+	nil,                             // 32: leaderd.v1.Http.HeadersEntry
+	(*timestamppb.Timestamp)(nil),   // 33: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 34: google.protobuf.Duration
+	(*JobCalendar)(nil),             // 35: leaderd.v1.JobCalendar
+	(*fieldmaskpb.FieldMask)(nil),   // 36: google.protobuf.FieldMask
+	(*emptypb.Empty)(nil),           // 37: google.protobuf.Empty
 }
 var file_leaderd_v1_job_proto_depIdxs = []int32{
-	10, // 0: leaderd.v1.Job.spec:type_name -> leaderd.v1.JobSpec
-	37, // 1: leaderd.v1.Job.create_time:type_name -> google.protobuf.Timestamp
-	37, // 2: leaderd.v1.Job.update_time:type_name -> google.protobuf.Timestamp
-	37, // 3: leaderd.v1.Job.next_slot:type_name -> google.protobuf.Timestamp
-	37, // 4: leaderd.v1.Job.paused_until:type_name -> google.protobuf.Timestamp
-	33, // 5: leaderd.v1.JobSpec.labels:type_name -> leaderd.v1.JobSpec.LabelsEntry
-	1,  // 6: leaderd.v1.JobSpec.overlap:type_name -> leaderd.v1.Overlap
-	2,  // 7: leaderd.v1.JobSpec.catch_up:type_name -> leaderd.v1.CatchUp
-	5,  // 8: leaderd.v1.JobSpec.guarantee:type_name -> leaderd.v1.Guarantee
-	38, // 9: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
-	34, // 10: leaderd.v1.JobSpec.node_selector:type_name -> leaderd.v1.JobSpec.NodeSelectorEntry
-	38, // 11: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
-	38, // 12: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
-	37, // 13: leaderd.v1.JobSpec.start_time:type_name -> google.protobuf.Timestamp
-	37, // 14: leaderd.v1.JobSpec.end_time:type_name -> google.protobuf.Timestamp
-	38, // 15: leaderd.v1.JobSpec.jitter:type_name -> google.protobuf.Duration
-	3,  // 16: leaderd.v1.JobSpec.missing_time:type_name -> leaderd.v1.MissingTime
-	4,  // 17: leaderd.v1.JobSpec.repeated_time:type_name -> leaderd.v1.RepeatedTime
-	38, // 18: leaderd.v1.JobSpec.catch_up_window:type_name -> google.protobuf.Duration
-	14, // 19: leaderd.v1.JobSpec.checkpoint:type_name -> leaderd.v1.CheckpointPolicy
-	0,  // 20: leaderd.v1.JobSpec.drain:type_name -> leaderd.v1.Drain
-	16, // 21: leaderd.v1.JobSpec.retry:type_name -> leaderd.v1.Retry
-	38, // 22: leaderd.v1.JobSpec.run_timeout:type_name -> google.protobuf.Duration
-	38, // 23: leaderd.v1.JobSpec.queue_timeout:type_name -> google.protobuf.Duration
-	15, // 24: leaderd.v1.JobSpec.dead_letter:type_name -> leaderd.v1.DeadLetterPolicy
-	11, // 25: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
-	12, // 26: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
-	13, // 27: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
-	35, // 28: leaderd.v1.Command.env:type_name -> leaderd.v1.Command.EnvEntry
-	36, // 29: leaderd.v1.Http.headers:type_name -> leaderd.v1.Http.HeadersEntry
-	6,  // 30: leaderd.v1.CheckpointPolicy.scope:type_name -> leaderd.v1.CheckpointPolicy.Scope
-	38, // 31: leaderd.v1.Retry.initial_backoff:type_name -> google.protobuf.Duration
-	38, // 32: leaderd.v1.Retry.max_backoff:type_name -> google.protobuf.Duration
-	9,  // 33: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
-	9,  // 34: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
-	7,  // 35: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
-	37, // 36: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
-	37, // 37: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
-	37, // 38: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
-	10, // 39: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
-	39, // 40: leaderd.v1.JobVersion.calendars:type_name -> leaderd.v1.JobCalendar
-	21, // 41: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
-	9,  // 42: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
-	40, // 43: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	9,  // 44: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
-	8,  // 45: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
-	37, // 46: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
-	9,  // 47: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
-	9,  // 48: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
-	17, // 49: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
-	19, // 50: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
-	22, // 51: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
-	24, // 52: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
-	26, // 53: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
-	27, // 54: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
-	29, // 55: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
-	31, // 56: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
-	18, // 57: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
-	20, // 58: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
-	23, // 59: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
-	25, // 60: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
-	41, // 61: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	28, // 62: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
-	30, // 63: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
-	32, // 64: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
-	57, // [57:65] is the sub-list for method output_type
-	49, // [49:57] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	8,  // 0: leaderd.v1.Job.spec:type_name -> leaderd.v1.JobSpec
+	33, // 1: leaderd.v1.Job.create_time:type_name -> google.protobuf.Timestamp
+	33, // 2: leaderd.v1.Job.update_time:type_name -> google.protobuf.Timestamp
+	33, // 3: leaderd.v1.Job.next_slot:type_name -> google.protobuf.Timestamp
+	33, // 4: leaderd.v1.Job.paused_until:type_name -> google.protobuf.Timestamp
+	29, // 5: leaderd.v1.JobSpec.labels:type_name -> leaderd.v1.JobSpec.LabelsEntry
+	0,  // 6: leaderd.v1.JobSpec.overlap:type_name -> leaderd.v1.Overlap
+	1,  // 7: leaderd.v1.JobSpec.catch_up:type_name -> leaderd.v1.CatchUp
+	4,  // 8: leaderd.v1.JobSpec.guarantee:type_name -> leaderd.v1.Guarantee
+	34, // 9: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
+	30, // 10: leaderd.v1.JobSpec.node_selector:type_name -> leaderd.v1.JobSpec.NodeSelectorEntry
+	34, // 11: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
+	34, // 12: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
+	33, // 13: leaderd.v1.JobSpec.start_time:type_name -> google.protobuf.Timestamp
+	33, // 14: leaderd.v1.JobSpec.end_time:type_name -> google.protobuf.Timestamp
+	34, // 15: leaderd.v1.JobSpec.jitter:type_name -> google.protobuf.Duration
+	2,  // 16: leaderd.v1.JobSpec.missing_time:type_name -> leaderd.v1.MissingTime
+	3,  // 17: leaderd.v1.JobSpec.repeated_time:type_name -> leaderd.v1.RepeatedTime
+	34, // 18: leaderd.v1.JobSpec.catch_up_window:type_name -> google.protobuf.Duration
+	9,  // 19: leaderd.v1.JobSpec.retention:type_name -> leaderd.v1.Retention
+	10, // 20: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
+	11, // 21: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
+	12, // 22: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
+	34, // 23: leaderd.v1.Retention.max_age:type_name -> google.protobuf.Duration
+	31, // 24: leaderd.v1.Command.env:type_name -> leaderd.v1.Command.EnvEntry
+	32, // 25: leaderd.v1.Http.headers:type_name -> leaderd.v1.Http.HeadersEntry
+	7,  // 26: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
+	7,  // 27: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
+	5,  // 28: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
+	33, // 29: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
+	33, // 30: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
+	33, // 31: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
+	8,  // 32: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
+	35, // 33: leaderd.v1.JobVersion.calendars:type_name -> leaderd.v1.JobCalendar
+	17, // 34: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
+	7,  // 35: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
+	36, // 36: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	7,  // 37: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
+	6,  // 38: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
+	33, // 39: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
+	7,  // 40: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
+	7,  // 41: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
+	13, // 42: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
+	15, // 43: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
+	18, // 44: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
+	20, // 45: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
+	22, // 46: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
+	23, // 47: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
+	25, // 48: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
+	27, // 49: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
+	14, // 50: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
+	16, // 51: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
+	19, // 52: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
+	21, // 53: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
+	37, // 54: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	24, // 55: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
+	26, // 56: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
+	28, // 57: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
+	50, // [50:58] is the sub-list for method output_type
+	42, // [42:50] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_job_proto_init() }
@@ -2980,14 +2617,13 @@ func file_leaderd_v1_job_proto_init() {
 		(*JobSpec_Http)(nil),
 		(*JobSpec_Noop)(nil),
 	}
-	file_leaderd_v1_job_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_job_proto_rawDesc), len(file_leaderd_v1_job_proto_rawDesc)),
-			NumEnums:      9,
-			NumMessages:   28,
+			NumEnums:      7,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

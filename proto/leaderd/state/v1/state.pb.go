@@ -398,15 +398,7 @@ type Live struct {
 	// own.
 	ConcurrencyKey string `protobuf:"bytes,15,opt,name=concurrency_key,json=concurrencyKey,proto3" json:"concurrency_key,omitempty"`
 	// The place that it has there, from 1; 0: none.
-	Place int32 `protobuf:"varint,16,opt,name=place,proto3" json:"place,omitempty"`
-	// How many of its attempts count against the job's retry policy.
-	Tries int32 `protobuf:"varint,20,opt,name=tries,proto3" json:"tries,omitempty"`
-	// How many of its attempts snoozed.
-	Snoozes int32 `protobuf:"varint,21,opt,name=snoozes,proto3" json:"snoozes,omitempty"`
-	// The run that it repeats.
-	Origin string `protobuf:"bytes,22,opt,name=origin,proto3" json:"origin,omitempty"`
-	// A bad end leaves a dead letter: the job's policy when it was claimed.
-	DeadLetter    bool `protobuf:"varint,23,opt,name=dead_letter,json=deadLetter,proto3" json:"dead_letter,omitempty"`
+	Place         int32 `protobuf:"varint,16,opt,name=place,proto3" json:"place,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -551,34 +543,6 @@ func (x *Live) GetPlace() int32 {
 		return x.Place
 	}
 	return 0
-}
-
-func (x *Live) GetTries() int32 {
-	if x != nil {
-		return x.Tries
-	}
-	return 0
-}
-
-func (x *Live) GetSnoozes() int32 {
-	if x != nil {
-		return x.Snoozes
-	}
-	return 0
-}
-
-func (x *Live) GetOrigin() string {
-	if x != nil {
-		return x.Origin
-	}
-	return ""
-}
-
-func (x *Live) GetDeadLetter() bool {
-	if x != nil {
-		return x.DeadLetter
-	}
-	return false
 }
 
 // Place is the value of gates/….
@@ -731,15 +695,7 @@ type Attempt struct {
 	// Exit code or status.
 	ExitCode *int32 `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	// What went wrong.
-	Error string `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`
-	// What it last said of its progress: so much is done.
-	ProgressDone int64 `protobuf:"varint,50,opt,name=progress_done,json=progressDone,proto3" json:"progress_done,omitempty"`
-	// Of so much; 0: it is not known.
-	ProgressTotal int64 `protobuf:"varint,51,opt,name=progress_total,json=progressTotal,proto3" json:"progress_total,omitempty"`
-	// In words.
-	ProgressMessage string `protobuf:"bytes,52,opt,name=progress_message,json=progressMessage,proto3" json:"progress_message,omitempty"`
-	// The work asked to be called again later.
-	Snoozed       bool `protobuf:"varint,20,opt,name=snoozed,proto3" json:"snoozed,omitempty"`
+	Error         string `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -844,34 +800,6 @@ func (x *Attempt) GetError() string {
 	return ""
 }
 
-func (x *Attempt) GetProgressDone() int64 {
-	if x != nil {
-		return x.ProgressDone
-	}
-	return 0
-}
-
-func (x *Attempt) GetProgressTotal() int64 {
-	if x != nil {
-		return x.ProgressTotal
-	}
-	return 0
-}
-
-func (x *Attempt) GetProgressMessage() string {
-	if x != nil {
-		return x.ProgressMessage
-	}
-	return ""
-}
-
-func (x *Attempt) GetSnoozed() bool {
-	if x != nil {
-		return x.Snoozed
-	}
-	return false
-}
-
 // Record is the value of history/….
 type Record struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -898,11 +826,7 @@ type Record struct {
 	// The end of the output.
 	Tail []byte `protobuf:"bytes,11,opt,name=tail,proto3" json:"tail,omitempty"`
 	// Its whole size.
-	OutputBytes int64 `protobuf:"varint,12,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
-	// The run that it repeats.
-	Origin string `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
-	// How many of its attempts counted against the job's retry policy.
-	Tries         int32 `protobuf:"varint,21,opt,name=tries,proto3" json:"tries,omitempty"`
+	OutputBytes   int64 `protobuf:"varint,12,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1021,20 +945,6 @@ func (x *Record) GetOutputBytes() int64 {
 	return 0
 }
 
-func (x *Record) GetOrigin() string {
-	if x != nil {
-		return x.Origin
-	}
-	return ""
-}
-
-func (x *Record) GetTries() int32 {
-	if x != nil {
-		return x.Tries
-	}
-	return 0
-}
-
 // Pending is the value of pending/….
 type Pending struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1047,9 +957,7 @@ type Pending struct {
 	// Start beside a live run.
 	AllowOverlap bool `protobuf:"varint,4,opt,name=allow_overlap,json=allowOverlap,proto3" json:"allow_overlap,omitempty"`
 	// Since when it waits for other runs; 0: it was not found to have to.
-	Queued int64 `protobuf:"varint,5,opt,name=queued,proto3" json:"queued,omitempty"`
-	// The run that it repeats.
-	Origin        string `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
+	Queued        int64 `protobuf:"varint,5,opt,name=queued,proto3" json:"queued,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1119,30 +1027,15 @@ func (x *Pending) GetQueued() int64 {
 	return 0
 }
 
-func (x *Pending) GetOrigin() string {
-	if x != nil {
-		return x.Origin
-	}
-	return ""
-}
-
-// Checkpoint is the value of checkpoints/…/<shard> and of those below it. The first
-// names the last checkpoint of the shard, and is what the next one compares; the
-// others hold what was saved.
+// Checkpoint is the value of checkpoints/….
 type Checkpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the work saved. Below the shard's key alone.
+	// What the work saved.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
 	// The token of the attempt that saved it.
 	Token int64 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
 	// When.
-	Saved int64 `protobuf:"varint,3,opt,name=saved,proto3" json:"saved,omitempty"`
-	// Counts the shard's checkpoints from 1.
-	Number int64 `protobuf:"varint,50,opt,name=number,proto3" json:"number,omitempty"`
-	// How many of the last are kept: a checkpoint is at its number modulo this.
-	Keep int32 `protobuf:"varint,51,opt,name=keep,proto3" json:"keep,omitempty"`
-	// The run that saved it.
-	Run           string `protobuf:"bytes,52,opt,name=run,proto3" json:"run,omitempty"`
+	Saved         int64 `protobuf:"varint,3,opt,name=saved,proto3" json:"saved,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1198,127 +1091,6 @@ func (x *Checkpoint) GetSaved() int64 {
 	return 0
 }
 
-func (x *Checkpoint) GetNumber() int64 {
-	if x != nil {
-		return x.Number
-	}
-	return 0
-}
-
-func (x *Checkpoint) GetKeep() int32 {
-	if x != nil {
-		return x.Keep
-	}
-	return 0
-}
-
-func (x *Checkpoint) GetRun() string {
-	if x != nil {
-		return x.Run
-	}
-	return ""
-}
-
-// Progress is the value of progress/….
-type Progress struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// So much is done.
-	Done int64 `protobuf:"varint,1,opt,name=done,proto3" json:"done,omitempty"`
-	// Of so much; 0: it is not known.
-	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	// In words.
-	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// When it was reported.
-	Reported int64 `protobuf:"varint,4,opt,name=reported,proto3" json:"reported,omitempty"`
-	// How much was done at the attempt's first report.
-	Begun int64 `protobuf:"varint,5,opt,name=begun,proto3" json:"begun,omitempty"`
-	// When that was.
-	BegunAt int64 `protobuf:"varint,6,opt,name=begun_at,json=begunAt,proto3" json:"begun_at,omitempty"`
-	// The attempt's token.
-	Token         int64 `protobuf:"varint,7,opt,name=token,proto3" json:"token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Progress) Reset() {
-	*x = Progress{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Progress) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Progress) ProtoMessage() {}
-
-func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Progress.ProtoReflect.Descriptor instead.
-func (*Progress) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *Progress) GetDone() int64 {
-	if x != nil {
-		return x.Done
-	}
-	return 0
-}
-
-func (x *Progress) GetTotal() int64 {
-	if x != nil {
-		return x.Total
-	}
-	return 0
-}
-
-func (x *Progress) GetMessage() string {
-	if x != nil {
-		return x.Message
-	}
-	return ""
-}
-
-func (x *Progress) GetReported() int64 {
-	if x != nil {
-		return x.Reported
-	}
-	return 0
-}
-
-func (x *Progress) GetBegun() int64 {
-	if x != nil {
-		return x.Begun
-	}
-	return 0
-}
-
-func (x *Progress) GetBegunAt() int64 {
-	if x != nil {
-		return x.BegunAt
-	}
-	return 0
-}
-
-func (x *Progress) GetToken() int64 {
-	if x != nil {
-		return x.Token
-	}
-	return 0
-}
-
 // Node is the value of nodes/….
 type Node struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1342,7 +1114,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1354,7 +1126,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1367,7 +1139,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Node) GetControl() bool {
@@ -1453,7 +1225,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1237,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1250,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Watermark) GetInstant() int64 {
@@ -1571,7 +1343,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1355,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1368,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{13}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ClockSkew) GetNode() string {
@@ -1632,7 +1404,7 @@ type Late struct {
 
 func (x *Late) Reset() {
 	*x = Late{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1416,7 @@ func (x *Late) String() string {
 func (*Late) ProtoMessage() {}
 
 func (x *Late) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1429,7 @@ func (x *Late) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Late.ProtoReflect.Descriptor instead.
 func (*Late) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{14}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Late) GetRuns() int64 {
@@ -1708,7 +1480,7 @@ type UnreadableGate struct {
 
 func (x *UnreadableGate) Reset() {
 	*x = UnreadableGate{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1720,7 +1492,7 @@ func (x *UnreadableGate) String() string {
 func (*UnreadableGate) ProtoMessage() {}
 
 func (x *UnreadableGate) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,7 +1505,7 @@ func (x *UnreadableGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreadableGate.ProtoReflect.Descriptor instead.
 func (*UnreadableGate) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{15}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UnreadableGate) GetNamespace() string {
@@ -1766,7 +1538,7 @@ type Closed struct {
 
 func (x *Closed) Reset() {
 	*x = Closed{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +1550,7 @@ func (x *Closed) String() string {
 func (*Closed) ProtoMessage() {}
 
 func (x *Closed) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1791,7 +1563,7 @@ func (x *Closed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Closed.ProtoReflect.Descriptor instead.
 func (*Closed) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{16}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Closed) GetInstant() int64 {
@@ -1857,16 +1629,14 @@ type Backfill struct {
 	// By whom.
 	CancelActor string `protobuf:"bytes,19,opt,name=cancel_actor,json=cancelActor,proto3" json:"cancel_actor,omitempty"`
 	// Why.
-	CancelReason string `protobuf:"bytes,20,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
-	// Runs that are under way end with it.
-	CancelRunning bool `protobuf:"varint,21,opt,name=cancel_running,json=cancelRunning,proto3" json:"cancel_running,omitempty"`
+	CancelReason  string `protobuf:"bytes,20,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +1648,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +1661,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{17}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Backfill) GetFrom() int64 {
@@ -2034,13 +1804,6 @@ func (x *Backfill) GetCancelReason() string {
 	return ""
 }
 
-func (x *Backfill) GetCancelRunning() bool {
-	if x != nil {
-		return x.CancelRunning
-	}
-	return false
-}
-
 // BackfillSlots is the value of backfillslots/…, which lives as long as the
 // backfill is under way.
 type BackfillSlots struct {
@@ -2054,7 +1817,7 @@ type BackfillSlots struct {
 
 func (x *BackfillSlots) Reset() {
 	*x = BackfillSlots{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2066,7 +1829,7 @@ func (x *BackfillSlots) String() string {
 func (*BackfillSlots) ProtoMessage() {}
 
 func (x *BackfillSlots) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2079,7 +1842,7 @@ func (x *BackfillSlots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillSlots.ProtoReflect.Descriptor instead.
 func (*BackfillSlots) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{18}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *BackfillSlots) GetSteps() []int64 {
@@ -2087,6 +1850,182 @@ func (x *BackfillSlots) GetSteps() []int64 {
 		return x.Steps
 	}
 	return nil
+}
+
+// Segment is the value of segments/…: older verdicts of one job, packed.
+type Segment struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A SegmentBlock, compressed by DEFLATE.
+	Block []byte `protobuf:"bytes,1,opt,name=block,proto3" json:"block,omitempty"`
+	// The size of the SegmentBlock.
+	Size          int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Segment) Reset() {
+	*x = Segment{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Segment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Segment) ProtoMessage() {}
+
+func (x *Segment) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Segment.ProtoReflect.Descriptor instead.
+func (*Segment) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Segment) GetBlock() []byte {
+	if x != nil {
+		return x.Block
+	}
+	return nil
+}
+
+func (x *Segment) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+// SegmentBlock has some verdicts, by run. What differs little from one to the next
+// is kept as the difference, so that it packs well.
+type SegmentBlock struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The runs' ids, in order; empty for that of the slot at the record's due.
+	Runs []string `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	// The revisions at which the verdicts were written, each after the first as what
+	// it is above the one before.
+	Revisions []int64 `protobuf:"zigzag64,2,rep,packed,name=revisions,proto3" json:"revisions,omitempty"`
+	// The verdicts. The instants and tokens in them are relative to one another.
+	Records       []*Record `protobuf:"bytes,3,rep,name=records,proto3" json:"records,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SegmentBlock) Reset() {
+	*x = SegmentBlock{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SegmentBlock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SegmentBlock) ProtoMessage() {}
+
+func (x *SegmentBlock) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SegmentBlock.ProtoReflect.Descriptor instead.
+func (*SegmentBlock) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *SegmentBlock) GetRuns() []string {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+func (x *SegmentBlock) GetRevisions() []int64 {
+	if x != nil {
+		return x.Revisions
+	}
+	return nil
+}
+
+func (x *SegmentBlock) GetRecords() []*Record {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+// Swept is the value of swept/….
+type Swept struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Records of runs up to this instant may have been removed.
+	Floor int64 `protobuf:"varint,1,opt,name=floor,proto3" json:"floor,omitempty"`
+	// How many have been, in all.
+	Removed       int64 `protobuf:"varint,2,opt,name=removed,proto3" json:"removed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Swept) Reset() {
+	*x = Swept{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Swept) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Swept) ProtoMessage() {}
+
+func (x *Swept) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Swept.ProtoReflect.Descriptor instead.
+func (*Swept) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Swept) GetFloor() int64 {
+	if x != nil {
+		return x.Floor
+	}
+	return 0
+}
+
+func (x *Swept) GetRemoved() int64 {
+	if x != nil {
+		return x.Removed
+	}
+	return 0
 }
 
 var File_leaderd_state_v1_state_proto protoreflect.FileDescriptor
@@ -2129,7 +2068,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06change\x18\x02 \x01(\rR\x06change\x12\x14\n" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04time\x18\x05 \x01(\x03R\x04time\"\xaf\x04\n" +
+	"\x04time\x18\x05 \x01(\x03R\x04time\"\xc6\x03\n" +
 	"\x04Live\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12\x14\n" +
 	"\x05shard\x18\x02 \x01(\x05R\x05shard\x12\x16\n" +
@@ -2150,12 +2089,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"atMostOnce\x125\n" +
 	"\battempts\x18\x0e \x03(\v2\x19.leaderd.state.v1.AttemptR\battempts\x12'\n" +
 	"\x0fconcurrency_key\x18\x0f \x01(\tR\x0econcurrencyKey\x12\x14\n" +
-	"\x05place\x18\x10 \x01(\x05R\x05place\x12\x14\n" +
-	"\x05tries\x18\x14 \x01(\x05R\x05tries\x12\x18\n" +
-	"\asnoozes\x18\x15 \x01(\x05R\asnoozes\x12\x16\n" +
-	"\x06origin\x18\x16 \x01(\tR\x06origin\x12\x1f\n" +
-	"\vdead_letter\x18\x17 \x01(\bR\n" +
-	"deadLetter\"+\n" +
+	"\x05place\x18\x10 \x01(\x05R\x05place\"+\n" +
 	"\x05Place\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\tR\x03run\"l\n" +
@@ -2163,7 +2097,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\trequested\x18\x01 \x01(\x03R\trequested\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail\"\x96\x03\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\"\x85\x02\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
@@ -2175,13 +2109,9 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x05state\x18\b \x01(\rR\x05state\x12 \n" +
 	"\texit_code\x18\t \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x14\n" +
 	"\x05error\x18\n" +
-	" \x01(\tR\x05error\x12#\n" +
-	"\rprogress_done\x182 \x01(\x03R\fprogressDone\x12%\n" +
-	"\x0eprogress_total\x183 \x01(\x03R\rprogressTotal\x12)\n" +
-	"\x10progress_message\x184 \x01(\tR\x0fprogressMessage\x12\x18\n" +
-	"\asnoozed\x18\x14 \x01(\bR\asnoozedB\f\n" +
+	" \x01(\tR\x05errorB\f\n" +
 	"\n" +
-	"_exit_code\"\xfc\x02\n" +
+	"_exit_code\"\xce\x02\n" +
 	"\x06Record\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -2197,32 +2127,18 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\battempts\x18\n" +
 	" \x03(\v2\x19.leaderd.state.v1.AttemptR\battempts\x12\x12\n" +
 	"\x04tail\x18\v \x01(\fR\x04tail\x12!\n" +
-	"\foutput_bytes\x18\f \x01(\x03R\voutputBytes\x12\x16\n" +
-	"\x06origin\x18\x14 \x01(\tR\x06origin\x12\x14\n" +
-	"\x05tries\x18\x15 \x01(\x05R\x05tries\"\xaa\x01\n" +
+	"\foutput_bytes\x18\f \x01(\x03R\voutputBytes\"\x92\x01\n" +
 	"\aPending\x12\x1c\n" +
 	"\trequested\x18\x01 \x01(\x03R\trequested\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12#\n" +
 	"\rallow_overlap\x18\x04 \x01(\bR\fallowOverlap\x12\x16\n" +
-	"\x06queued\x18\x05 \x01(\x03R\x06queued\x12\x16\n" +
-	"\x06origin\x18\x14 \x01(\tR\x06origin\"\x8a\x01\n" +
+	"\x06queued\x18\x05 \x01(\x03R\x06queued\"L\n" +
 	"\n" +
 	"Checkpoint\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x03R\x05token\x12\x14\n" +
-	"\x05saved\x18\x03 \x01(\x03R\x05saved\x12\x16\n" +
-	"\x06number\x182 \x01(\x03R\x06number\x12\x12\n" +
-	"\x04keep\x183 \x01(\x05R\x04keep\x12\x10\n" +
-	"\x03run\x184 \x01(\tR\x03run\"\xb1\x01\n" +
-	"\bProgress\x12\x12\n" +
-	"\x04done\x18\x01 \x01(\x03R\x04done\x12\x14\n" +
-	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\x12\x1a\n" +
-	"\breported\x18\x04 \x01(\x03R\breported\x12\x14\n" +
-	"\x05begun\x18\x05 \x01(\x03R\x05begun\x12\x19\n" +
-	"\bbegun_at\x18\x06 \x01(\x03R\abegunAt\x12\x14\n" +
-	"\x05token\x18\a \x01(\x03R\x05token\"\x9d\x02\n" +
+	"\x05saved\x18\x03 \x01(\x03R\x05saved\"\x9d\x02\n" +
 	"\x04Node\x12\x18\n" +
 	"\acontrol\x18\x01 \x01(\bR\acontrol\x12\x1a\n" +
 	"\bexecutor\x18\x02 \x01(\bR\bexecutor\x12\x18\n" +
@@ -2262,7 +2178,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06Closed\x12\x18\n" +
 	"\ainstant\x18\x01 \x01(\x03R\ainstant\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x03R\x04term\x12\x12\n" +
-	"\x04mark\x18\x03 \x01(\x03R\x04mark\"\xbe\x04\n" +
+	"\x04mark\x18\x03 \x01(\x03R\x04mark\"\x97\x04\n" +
 	"\bBackfill\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x03R\x02to\x12\x10\n" +
@@ -2285,10 +2201,19 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\vcancel_time\x18\x12 \x01(\x03R\n" +
 	"cancelTime\x12!\n" +
 	"\fcancel_actor\x18\x13 \x01(\tR\vcancelActor\x12#\n" +
-	"\rcancel_reason\x18\x14 \x01(\tR\fcancelReason\x12%\n" +
-	"\x0ecancel_running\x18\x15 \x01(\bR\rcancelRunning\"%\n" +
+	"\rcancel_reason\x18\x14 \x01(\tR\fcancelReason\"%\n" +
 	"\rBackfillSlots\x12\x14\n" +
-	"\x05steps\x18\x01 \x03(\x12R\x05stepsB;Z9github.com/leaderd/leaderd/proto/leaderd/state/v1;statev1b\x06proto3"
+	"\x05steps\x18\x01 \x03(\x12R\x05steps\"3\n" +
+	"\aSegment\x12\x14\n" +
+	"\x05block\x18\x01 \x01(\fR\x05block\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\"t\n" +
+	"\fSegmentBlock\x12\x12\n" +
+	"\x04runs\x18\x01 \x03(\tR\x04runs\x12\x1c\n" +
+	"\trevisions\x18\x02 \x03(\x12R\trevisions\x122\n" +
+	"\arecords\x18\x03 \x03(\v2\x18.leaderd.state.v1.RecordR\arecords\"7\n" +
+	"\x05Swept\x12\x14\n" +
+	"\x05floor\x18\x01 \x01(\x03R\x05floor\x12\x18\n" +
+	"\aremoved\x18\x02 \x01(\x03R\aremovedB;Z9github.com/leaderd/leaderd/proto/leaderd/state/v1;statev1b\x06proto3"
 
 var (
 	file_leaderd_state_v1_state_proto_rawDescOnce sync.Once
@@ -2302,7 +2227,7 @@ func file_leaderd_state_v1_state_proto_rawDescGZIP() []byte {
 	return file_leaderd_state_v1_state_proto_rawDescData
 }
 
-var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_leaderd_state_v1_state_proto_goTypes = []any{
 	(*Job)(nil),             // 0: leaderd.state.v1.Job
 	(*Calendar)(nil),        // 1: leaderd.state.v1.Calendar
@@ -2314,36 +2239,39 @@ var file_leaderd_state_v1_state_proto_goTypes = []any{
 	(*Record)(nil),          // 7: leaderd.state.v1.Record
 	(*Pending)(nil),         // 8: leaderd.state.v1.Pending
 	(*Checkpoint)(nil),      // 9: leaderd.state.v1.Checkpoint
-	(*Progress)(nil),        // 10: leaderd.state.v1.Progress
-	(*Node)(nil),            // 11: leaderd.state.v1.Node
-	(*Watermark)(nil),       // 12: leaderd.state.v1.Watermark
-	(*ClockSkew)(nil),       // 13: leaderd.state.v1.ClockSkew
-	(*Late)(nil),            // 14: leaderd.state.v1.Late
-	(*UnreadableGate)(nil),  // 15: leaderd.state.v1.UnreadableGate
-	(*Closed)(nil),          // 16: leaderd.state.v1.Closed
-	(*Backfill)(nil),        // 17: leaderd.state.v1.Backfill
-	(*BackfillSlots)(nil),   // 18: leaderd.state.v1.BackfillSlots
-	nil,                     // 19: leaderd.state.v1.Node.LabelsEntry
-	(*v1.JobSpec)(nil),      // 20: leaderd.v1.JobSpec
-	(*v1.JobCalendar)(nil),  // 21: leaderd.v1.JobCalendar
-	(*v1.CalendarSpec)(nil), // 22: leaderd.v1.CalendarSpec
+	(*Node)(nil),            // 10: leaderd.state.v1.Node
+	(*Watermark)(nil),       // 11: leaderd.state.v1.Watermark
+	(*ClockSkew)(nil),       // 12: leaderd.state.v1.ClockSkew
+	(*Late)(nil),            // 13: leaderd.state.v1.Late
+	(*UnreadableGate)(nil),  // 14: leaderd.state.v1.UnreadableGate
+	(*Closed)(nil),          // 15: leaderd.state.v1.Closed
+	(*Backfill)(nil),        // 16: leaderd.state.v1.Backfill
+	(*BackfillSlots)(nil),   // 17: leaderd.state.v1.BackfillSlots
+	(*Segment)(nil),         // 18: leaderd.state.v1.Segment
+	(*SegmentBlock)(nil),    // 19: leaderd.state.v1.SegmentBlock
+	(*Swept)(nil),           // 20: leaderd.state.v1.Swept
+	nil,                     // 21: leaderd.state.v1.Node.LabelsEntry
+	(*v1.JobSpec)(nil),      // 22: leaderd.v1.JobSpec
+	(*v1.JobCalendar)(nil),  // 23: leaderd.v1.JobCalendar
+	(*v1.CalendarSpec)(nil), // 24: leaderd.v1.CalendarSpec
 }
 var file_leaderd_state_v1_state_proto_depIdxs = []int32{
-	20, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
-	21, // 1: leaderd.state.v1.Job.calendars:type_name -> leaderd.v1.JobCalendar
-	22, // 2: leaderd.state.v1.Calendar.spec:type_name -> leaderd.v1.CalendarSpec
+	22, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
+	23, // 1: leaderd.state.v1.Job.calendars:type_name -> leaderd.v1.JobCalendar
+	24, // 2: leaderd.state.v1.Calendar.spec:type_name -> leaderd.v1.CalendarSpec
 	0,  // 3: leaderd.state.v1.Version.job:type_name -> leaderd.state.v1.Job
 	6,  // 4: leaderd.state.v1.Live.attempts:type_name -> leaderd.state.v1.Attempt
 	6,  // 5: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
-	19, // 6: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
-	14, // 7: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
-	15, // 8: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
-	13, // 9: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	21, // 6: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
+	13, // 7: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
+	14, // 8: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
+	12, // 9: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
+	7,  // 10: leaderd.state.v1.SegmentBlock.records:type_name -> leaderd.state.v1.Record
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_state_v1_state_proto_init() }
@@ -2358,7 +2286,7 @@ func file_leaderd_state_v1_state_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_state_v1_state_proto_rawDesc), len(file_leaderd_state_v1_state_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

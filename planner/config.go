@@ -7,6 +7,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/leaderd/leaderd/state"
 )
 
 // Config shapes a Planner.
@@ -26,6 +28,12 @@ type Config struct {
 	// PulseInterval is how often the leader and an executor show each other
 	// life, 100ms–1m; after three without a message a session ends. Default 1s.
 	PulseInterval time.Duration
+	// ClosedBehind is how far the closed part of the timeline stays behind the
+	// watermark in quiet times, and for how long a verdict is kept whatever its job's
+	// retention says, 1m–1h: requests that come late rely on both. Default 10m.
+	ClosedBehind time.Duration
+	// Retention is for how long past runs are kept.
+	Retention Retention
 	// Wall is the wall clock, by which slots are due and records are stamped. It
 	// may step in both directions, and differ between nodes. How long something
 	// takes is not measured by it. It must not block, and is called from many
@@ -51,6 +59,10 @@ func (c Config) WithDefaults() Config {
 	if c.PulseInterval == 0 {
 		c.PulseInterval = time.Second
 	}
+	if c.ClosedBehind == 0 {
+		c.ClosedBehind = state.RetainedAlways
+	}
+	c.Retention = c.Retention.withDefaults()
 	if c.Wall == nil {
 		c.Wall = time.Now
 	}
@@ -71,6 +83,15 @@ func (c Config) Validate() error {
 	within("horizon", c.Horizon, 5*time.Second, 5*time.Minute)
 	within("hedge_delay", c.HedgeDelay, 50*time.Millisecond, time.Minute)
 	within("pulse_interval", c.PulseInterval, 100*time.Millisecond, time.Minute)
+	within("closed_behind", c.ClosedBehind, time.Minute, time.Hour)
+	within("retention.period", c.Retention.Period, time.Second, 24*time.Hour)
+	within("retention.max_age", c.Retention.MaxAge, state.MinRetainedAge, state.MaxRetainedAge)
+	if n := c.Retention.MaxRuns; n < 1 || n > state.MaxRetainedRuns {
+		errs = append(errs, fmt.Errorf("retention.max_runs: %d is outside 1–%d", n, state.MaxRetainedRuns))
+	}
+	if c.Retention.Budget < 0 {
+		errs = append(errs, fmt.Errorf("retention.budget: %d is negative", c.Retention.Budget))
+	}
 	if c.MaxOpen < 100 || c.MaxOpen > 10_000_000 {
 		errs = append(errs, fmt.Errorf("max_open: %d is outside 100–10000000", c.MaxOpen))
 	}

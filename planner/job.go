@@ -37,6 +37,8 @@ type Job struct {
 	RunTimeout, QueueTimeout time.Duration
 	// DeadLetters is how many dead letters of the job are kept; 0: it leaves none.
 	DeadLetters int
+	// Retention is for how long its past runs are kept, as far as it says.
+	Retention state.Retention
 	// Broken is set where the stored job cannot be planned. Such a job is due
 	// never and harms no other.
 	Broken error
@@ -77,6 +79,7 @@ func compileSpec(j *state.Job, stored []byte) *Job {
 		QueueTimeout: spec.QueueTimeout,
 		DeadLetters:  spec.DeadLettersKept(),
 		stored:       stored,
+		Retention:    spec.Retention,
 
 		ConcurrencyKey: spec.ConcurrencyKey,
 	}

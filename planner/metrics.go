@@ -18,6 +18,10 @@ type metrics struct {
 	unreadable   *prometheus.CounterVec
 	badGates     prometheus.Gauge
 	skew         prometheus.Gauge
+
+	removed, packed, sweepErrors, cuts prometheus.Counter
+	sweepRound, records, oldest        prometheus.Gauge
+	storeUsed, storeBudget, storeFull  prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -70,6 +74,47 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		skew: f.NewGauge(prometheus.GaugeOpts{
 			Name: "leaderd_planner_clock_skew_seconds",
 			Help: "How far the clocks of executors that attend this leader are from its own at most, either way.",
+		}),
+
+		removed: f.NewCounter(prometheus.CounterOpts{
+			Name: "leaderd_planner_history_removed_total",
+			Help: "Verdicts that retention removed.",
+		}),
+		packed: f.NewCounter(prometheus.CounterOpts{
+			Name: "leaderd_planner_history_packed_total",
+			Help: "Verdicts that were packed into segments.",
+		}),
+		sweepErrors: f.NewCounter(prometheus.CounterOpts{
+			Name: "leaderd_planner_history_errors_total",
+			Help: "Times that the history of a job could not be swept.",
+		}),
+		cuts: f.NewCounter(prometheus.CounterOpts{
+			Name: "leaderd_planner_history_cuts_total",
+			Help: "Rounds in which history was removed before its jobs' limits, since the store was beyond its budget.",
+		}),
+		sweepRound: f.NewGauge(prometheus.GaugeOpts{
+			Name: "leaderd_planner_history_round_seconds",
+			Help: "How long the last look at the history of all jobs took.",
+		}),
+		records: f.NewGauge(prometheus.GaugeOpts{
+			Name: "leaderd_planner_history_records",
+			Help: "Verdicts of the jobs that the last round had something to do for.",
+		}),
+		oldest: f.NewGauge(prometheus.GaugeOpts{
+			Name: "leaderd_planner_history_oldest_seconds",
+			Help: "How far back the oldest of those runs lies.",
+		}),
+		storeUsed: f.NewGauge(prometheus.GaugeOpts{
+			Name: "leaderd_planner_store_used_bytes",
+			Help: "What the store has in use.",
+		}),
+		storeBudget: f.NewGauge(prometheus.GaugeOpts{
+			Name: "leaderd_planner_store_budget_bytes",
+			Help: "Beyond how much in use the oldest history goes first.",
+		}),
+		storeFull: f.NewGauge(prometheus.GaugeOpts{
+			Name: "leaderd_planner_store_full",
+			Help: "1 while the store refuses writes for want of room.",
 		}),
 	}
 }

@@ -63,6 +63,14 @@ type Store interface {
 	// CancelWaiting is GiveUp for a run that is to end.
 	CancelWaiting(ctx context.Context, term state.Term, l state.Live, c *state.Cancel, now time.Time) (bool, error)
 	DropCancel(ctx context.Context, term state.Term, c *state.Cancel) error
+	// NextHistory is the first job with history or versions at from or behind it; next
+	// is where to go on.
+	NextHistory(ctx context.Context, from string) (id state.JobID, next string, ok bool, err error)
+	// SweepJob is one bounded step of a job's retention.
+	SweepJob(ctx context.Context, term state.Term, sw state.Sweep) (state.Swept, error)
+	// ForgetJob removes what is kept of a job that was deleted before an instant and
+	// has no history any more.
+	ForgetJob(ctx context.Context, term state.Term, id state.JobID, before time.Time) (done bool, err error)
 }
 
 // Sources are what the planner follows. All functions but Fresh call each at once with
@@ -81,6 +89,11 @@ type Sources struct {
 	Backfills func(ctx context.Context, each func([]state.Backfill)) error
 	// Cancels are all wishes that runs end, or, after the first call, the new ones.
 	Cancels func(ctx context.Context, each func([]state.Cancel)) error
+	// Space tells how full the store is. nil: it is not known.
+	Space func(ctx context.Context) (state.Space, error)
+	// Reclaim makes room of what was removed in the store, if it is leaderd's own to
+	// do so. nil: it is not.
+	Reclaim func(ctx context.Context) error
 }
 
 // Planner leads, one term at a time, and serves the executors' sessions.

@@ -17,9 +17,6 @@ import (
 const (
 	// tick is how often the loop plans, checks and sends without an event.
 	tick = 50 * time.Millisecond
-	// closedBehind is how far the closed part of the timeline stays behind the
-	// watermark: what is older may be swept.
-	closedBehind = 10 * time.Minute
 	// recheck is how far before the watermark a successor looks again at jobs
 	// that were changed, where the watermark does not tell which it speaks for.
 	recheck = 15 * time.Second
@@ -110,6 +107,9 @@ type term struct {
 	looking, lookAgain bool // see lookForWaiting
 
 	gates gates
+	// settled is what the sweeps of history rely on; nil before the first watermark of
+	// the term is stored.
+	settled atomic.Pointer[settled]
 
 	// pauses are the jobs that were paused until an instant, by that; those that
 	// were changed since are dropped late.
@@ -183,6 +183,7 @@ func (t *term) run(ctx context.Context) error {
 	group.Go(func() error {
 		return t.sources.Cancels(gctx, func(cs []state.Cancel) { t.post(gctx, func() { t.addCancels(cs) }) })
 	})
+	t.goSafely(func() error { return t.retain(gctx) })
 	err = group.Wait()
 	if ctx.Err() != nil {
 		return nil

@@ -38,8 +38,11 @@ func (t *term) mark(now time.Time) {
 	t.metrics.watermarkLag.Set(now.Sub(instant).Seconds())
 	t.watchClosed()
 	t.sweepGates(now)
+	if durable := t.durable.Load(); durable != nil {
+		t.settled.Store(&settled{closed: t.closed, mark: *durable, busy: t.replays > 0 || t.closings > 0})
+	}
 
-	if behind := instant.Add(-closedBehind); behind.Sub(t.closing) >= time.Minute && t.replays == 0 && t.catchUps == 0 {
+	if behind := instant.Add(-t.cfg.ClosedBehind); behind.Sub(t.closing) >= time.Minute && t.replays == 0 && t.catchUps == 0 {
 		t.closeUpTo(behind)
 	}
 }

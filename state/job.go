@@ -107,6 +107,9 @@ type JobSpec struct {
 	// the job is paused; 0: any number.
 	PauseAfterFailures int
 
+	// Retention is for how long past runs are kept.
+	Retention Retention
+
 	// Exactly one target is set.
 	Command *Command
 	HTTP    *HTTP

@@ -46,6 +46,16 @@ type Floor struct {
 	Revision int64
 }
 
+// Space is how full the store is, in bytes.
+type Space struct {
+	// Used is what its keys take, with superseded revisions that were not compacted.
+	Used int64
+	// Quota is the limit of what it takes; 0: not known.
+	Quota int64
+	// Full is set where it refuses writes for want of room.
+	Full bool
+}
+
 // Sweep is one bounded step of a job's retention.
 type Sweep struct {
 	Job JobID
@@ -62,6 +72,9 @@ type Sweep struct {
 	// Closed is the revision of a closing of the timeline: verdicts that were written
 	// later are kept. Those before it no leader catches up, whatever it closes.
 	Closed int64
+	// Span is how much time a segment of packed verdicts covers at most, since it goes as
+	// a whole; 0: any.
+	Span time.Duration
 	// Frugal writes nothing but deletions, for a store that is full.
 	Frugal bool
 	// After and Passed continue the step before: see Swept.

@@ -39,6 +39,7 @@ func (s *JobSpec) Validate(checks ScheduleChecks) error {
 	}
 	s.checkCheckpoint(&v)
 	s.checkRetry(&v)
+	s.checkRetention(&v)
 	s.checkTarget(&v)
 	return v.Err()
 }

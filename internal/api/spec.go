@@ -68,6 +68,7 @@ func checkSpec(v *state.Violations, spec *leaderdv1.JobSpec) {
 	whole = checkDuration(v, "spec.queueTimeout", spec.GetQueueTimeout()) && whole
 	whole = checkDuration(v, "spec.retry.initialBackoff", spec.GetRetry().GetInitialBackoff()) && whole
 	whole = checkDuration(v, "spec.retry.maxBackoff", spec.GetRetry().GetMaxBackoff()) && whole
+	whole = checkDuration(v, "spec.retention.maxAge", spec.GetRetention().GetMaxAge()) && whole
 
 	domain := codec.SpecFromProto(spec)
 	if !whole {
@@ -78,6 +79,7 @@ func checkSpec(v *state.Violations, spec *leaderdv1.JobSpec) {
 		if domain.Retry != nil {
 			domain.Retry.InitialBackoff, domain.Retry.MaxBackoff = 0, 0
 		}
+		domain.Retention.MaxAge = 0
 	}
 	if bad, ok := errors.AsType[state.Violations](domain.Validate(ScheduleChecks)); ok {
 		*v = append(*v, bad...)

@@ -50,6 +50,12 @@ func SpecToProto(s *state.JobSpec) *leaderdv1.JobSpec {
 	if s.KillGrace != 0 {
 		p.KillGrace = durationpb.New(s.KillGrace)
 	}
+	if r := s.Retention; r != (state.Retention{}) {
+		p.Retention = &leaderdv1.Retention{MaxRuns: int32(r.MaxRuns)} //nolint:gosec // bounded by state.MaxRetainedRuns
+		if r.MaxAge != 0 {
+			p.Retention.MaxAge = durationpb.New(r.MaxAge)
+		}
+	}
 	switch {
 	case s.Command != nil:
 		p.Target = &leaderdv1.JobSpec_Command{Command: &leaderdv1.Command{
@@ -88,6 +94,7 @@ func SpecFromProto(p *leaderdv1.JobSpec) state.JobSpec {
 		OnlyCalendars:      p.GetOnlyCalendars(),
 		CatchUpWindow:      p.GetCatchUpWindow().AsDuration(),
 		CatchUpLimit:       int(p.GetCatchUpLimit()),
+		Retention:          state.Retention{MaxRuns: int(p.GetRetention().GetMaxRuns()), MaxAge: p.GetRetention().GetMaxAge().AsDuration()},
 	}
 	slotsFromProto(p, &s)
 	checkpointFromProto(p, &s)

@@ -66,6 +66,7 @@ type sweep struct {
 	after    int           // how many plain records lie behind the page
 	more     bool
 	total    int // verdicts of the job, packed or not
+	idle     bool
 }
 
 // SweepJob carries out one step of a job's retention while the term stands: it
@@ -77,6 +78,11 @@ type sweep struct {
 // made again.
 func (s *Store) SweepJob(ctx context.Context, term state.Term, sw state.Sweep) (state.Swept, error) {
 	done, err := s.sweepJob(ctx, term, &sw)
+	if errors.Is(err, errMoved) {
+		// The job's records have changed since they were looked at, or an earlier try of
+		// this was carried out.
+		return state.Swept{Kept: done.Kept, Oldest: done.Oldest}, nil
+	}
 	if err != nil {
 		return done, fmt.Errorf("sweep %s: %w", sw.Job, err)
 	}
@@ -88,10 +94,13 @@ func (s *Store) sweepJob(ctx context.Context, term state.Term, of *state.Sweep) 
 		return state.Swept{}, state.ErrTermLost
 	}
 	sw, err := s.lookToSweep(ctx, of)
-	if err != nil || sw == nil {
+	if err != nil {
 		return state.Swept{}, err
 	}
 	done := state.Swept{Kept: sw.total, Oldest: sw.oldest()}
+	if sw.idle {
+		return done, nil
+	}
 	if t := s.dropSegments(sw); t.removed > 0 {
 		done.Removed, done.More, done.After, done.Passed = t.removed, true, of.After, of.Passed
 		return done, s.commitSweep(ctx, term, sw, t)
@@ -121,7 +130,7 @@ func (s *Store) sweepJob(ctx context.Context, term state.Term, of *state.Sweep) 
 	return done, nil
 }
 
-// lookToSweep answers nil where there is nothing to do.
+// lookToSweep reads what a step needs, which is little where there is nothing to do.
 func (s *Store) lookToSweep(ctx context.Context, of *state.Sweep) (*sweep, error) {
 	sw := &sweep{Sweep: of}
 	from := s.keys.historyOf(of.Job)
@@ -145,15 +154,15 @@ func (s *Store) lookToSweep(ctx context.Context, of *state.Sweep) (*sweep, error
 		sw.total += sw.segments[i].runs
 	}
 	// Most jobs have nothing to do most of the time: then this is all that is read.
-	idle := first.Count < plainRuns+packRuns && !sw.over()
-	if idle && len(first.KVs) > 0 {
+	sw.plain = first.KVs
+	sw.idle = first.Count < plainRuns+packRuns && !sw.over()
+	if sw.idle && len(first.KVs) > 0 {
 		run, err := runPart(first.KVs[0].Key[len(s.keys.historyOf(of.Job)):])
 		at, ok := runTime(run)
-		idle = err == nil && ok && !at.Before(of.Before)
+		sw.idle = err == nil && ok && !at.Before(of.Before)
 	}
-	sw.plain = first.KVs
-	if idle {
-		return nil, nil
+	if sw.idle {
+		return sw, nil
 	}
 	page, err := history(sweepKeys)
 	if err != nil {
@@ -350,7 +359,3 @@ func (s *Store) commitSweep(ctx context.Context, term state.Term, sw *sweep, t *
 	}
 	return nil
 }
-
-// Moved tells whether an error of SweepJob only means that the job's records changed
-// meanwhile, or that an earlier try was carried out.
-func Moved(err error) bool { return errors.Is(err, errMoved) }

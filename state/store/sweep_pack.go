@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
 	"github.com/leaderd/leaderd/state/kv"
 )
@@ -39,14 +40,14 @@ func (s *Store) pack(ctx context.Context, sw *sweep, from []candidate) (*step, e
 
 // packBehind packs verdicts of later runs than any segment has.
 func (s *Store) packBehind(ctx context.Context, sw *sweep, from []candidate, most int) (*step, error) {
-	if n := len(sw.segments); n > 0 && sw.segments[n-1].runs < most {
+	if n := len(sw.segments); n > 0 && sw.segments[n-1].runs < most && sw.spans(sw.segments[n-1].first, from) > 0 {
 		g := &sw.segments[n-1]
 		of, err := s.openSegment(ctx, g)
 		if err != nil && !errors.Is(err, ErrCorrupt) {
 			return nil, err
 		}
 		if err == nil {
-			from := from[:min(len(from), most-g.runs)]
+			from := from[:min(sw.spans(g.first, from), most-g.runs)]
 			value, key, err := s.segmentValue(sw, merged(of, from))
 			if err != nil {
 				return nil, err
@@ -58,6 +59,7 @@ func (s *Store) packBehind(ctx context.Context, sw *sweep, from []candidate, mos
 			}
 		}
 	}
+	from = from[:max(1, sw.spans(from[0].run, from))]
 	for {
 		value, key, err := s.segmentValue(sw, merged(nil, from))
 		if err != nil {
@@ -70,6 +72,22 @@ func (s *Store) packBehind(ctx context.Context, sw *sweep, from []candidate, mos
 		}
 		from = from[:(len(from)+1)/2]
 	}
+}
+
+// spans is how many of the candidates a segment may take whose first run is as given.
+func (sw *sweep) spans(first state.RunID, from []candidate) int {
+	begin, ok := runTime(first)
+	if sw.Span == 0 || !ok {
+		return len(from)
+	}
+	n := slices.IndexFunc(from, func(c candidate) bool {
+		at, _ := runTime(c.run)
+		return at.Sub(begin) > sw.Span
+	})
+	if n < 0 {
+		return len(from)
+	}
+	return n
 }
 
 // packInto packs verdicts of runs that lie in a segment, which is split where it

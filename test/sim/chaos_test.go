@@ -123,6 +123,13 @@ func newChaos(w *world, seed uint64, without []string) *chaos {
 	}
 	// Signs of life make most of the traffic, and cost most of the time.
 	w.plan.PulseInterval = pick(c, time.Second, 5*time.Second, 5*time.Second)
+	if c.chance(60) {
+		// What is kept is little, so that an hour is long enough for it to go.
+		w.plan.ClosedBehind = pick(c, time.Minute, 2*time.Minute, 10*time.Minute)
+		w.plan.Retention.Period = pick(c, 5*time.Second, time.Minute)
+		w.plan.Retention.MaxRuns = pick(c, 1, 10, 60, 1000)
+		w.plan.Retention.MaxAge = pick(c, 10*time.Minute, 30*24*time.Hour)
+	}
 	w.election = pick(c, electionTTL, 10*time.Second)
 	w.registration = pick(c, registrationTTL, 10*time.Second)
 	c.wild, c.quiet = *wildFlag, c.chance(60)

@@ -42,6 +42,7 @@ type checker struct {
 	records  map[runKey]state.Record
 	decided  map[runKey]int64 // revision of the first record, live or verdict
 	ranges   map[state.JobID][]state.Record
+	swept    []removal // verdicts that went from where they were written
 	marks    []mark
 	nodeEnds map[state.Owner]time.Time
 	nodes    map[string]int64 // registered at the end
@@ -82,6 +83,7 @@ func (w *world) check(settled bool) []string {
 	c.acks = slices.Clone(w.history.acks)
 	w.history.mu.Unlock()
 	c.replay()
+	c.retention()
 	c.starts()
 	c.overlaps()
 	c.finishes()
@@ -98,6 +100,7 @@ func (w *world) check(settled bool) []string {
 		c.lag(cutoff, time.Now())
 		c.owners()
 		c.wrong = append(c.wrong, w.ghosts()...)
+		c.wrong = append(c.wrong, w.readable(c)...)
 	}
 	c.slots(cutoff)
 	c.judge(cutoff, settled)
@@ -157,7 +160,11 @@ func (c *checker) replay() {
 			c.live[k] = l
 			c.holds[e.KV.Key] = k
 		case "history":
-			if e.Deleted || e.KV.Version > 1 {
+			if e.Deleted {
+				c.sweptAway(e, rest)
+				continue
+			}
+			if e.KV.Version > 1 {
 				c.fail("rev %d: verdict %s was changed", e.revision, e.KV.Key)
 				continue
 			}
@@ -167,6 +174,9 @@ func (c *checker) replay() {
 				continue
 			}
 			k := runKey{r.Job, r.Run}
+			if _, twice := c.records[k]; twice {
+				c.fail("rev %d: run %s %s has had a verdict before, which was swept", e.revision, k.job, k.run)
+			}
 			if _, ok := c.decided[k]; !ok {
 				c.decided[k] = e.revision
 			}

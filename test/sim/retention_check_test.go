@@ -1,0 +1,136 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/codec"
+	"github.com/leaderd/leaderd/state/store"
+)
+
+// removal is a verdict that went from history, or from a segment.
+type removal struct {
+	runKey
+	revision int64
+}
+
+func (c *checker) sweptAway(e *event, rest string) {
+	id, run := jobOf(rest)
+	k := runKey{id, state.RunID(run)}
+	if _, ok := c.records[k]; !ok {
+		c.fail("rev %d: a verdict vanished that was never there: %s", e.revision, e.KV.Key)
+		return
+	}
+	c.swept = append(c.swept, removal{k, e.revision})
+}
+
+// retention checks that each verdict that went from where it was is packed by the
+// same transaction, as it was, or lies behind the floor that the job has from then
+// on; and that floors keep behind the watermark, so that no undecided slot does.
+func (c *checker) retention() {
+	type packed struct {
+		k        runKey
+		revision int64
+	}
+	inSegment := map[packed]bool{}
+	floors := map[state.JobID][]state.Floor{}
+	segments := map[string][]runKey{}
+	var marked time.Time
+	gone := c.swept
+	for i := range c.audit {
+		e := &c.audit[i]
+		kind, rest := e.part()
+		id, _ := jobOf(rest)
+		switch kind {
+		case "timeline":
+			if m, err := e.watermark(); rest == "watermark" && err == nil && !e.Deleted {
+				marked = later(marked, m.instant)
+			}
+		case "swept":
+			if e.Deleted {
+				continue
+			}
+			var p statev1.Swept
+			if err := proto.Unmarshal(e.KV.Value, &p); err != nil {
+				c.fail("rev %d: %s: %v", e.revision, e.KV.Key, err)
+			}
+			f := state.Floor{Instant: codec.Time(p.GetFloor()), Removed: p.GetRemoved(), Revision: e.revision}
+			if n := len(floors[id]); n > 0 && f.Instant.Before(floors[id][n-1].Instant) {
+				c.fail("rev %d: the floor of %s went back", e.revision, id)
+			}
+			if f.Instant.After(marked) {
+				c.fail("rev %d: the floor of %s is %s, and the watermark %s", e.revision, id, f.Instant, marked)
+			}
+			floors[id] = append(floors[id], f)
+		case "segments":
+			if e.Deleted {
+				for _, k := range segments[e.KV.Key] {
+					gone = append(gone, removal{k, e.revision})
+				}
+				continue
+			}
+			of, err := codec.UnmarshalSegment(e.KV.Value)
+			if err != nil {
+				c.fail("rev %d: %s: %v", e.revision, e.KV.Key, err)
+				continue
+			}
+			segments[e.KV.Key] = nil
+			for j := range of {
+				k := runKey{id, of[j].Run}
+				segments[e.KV.Key] = append(segments[e.KV.Key], k)
+				inSegment[packed{k, e.revision}] = true
+				r := codec.RecordFromProto(of[j].Record)
+				r.Job, r.Run, r.Revision = id, of[j].Run, of[j].Revision
+				if was := c.records[k]; fmt.Sprint(was) != fmt.Sprint(r) {
+					c.fail("rev %d: %s: packed is %+v, which was %+v", e.revision, e.KV.Key, r, was)
+				}
+			}
+		}
+	}
+	for _, g := range gone {
+		r := c.records[g.runKey]
+		begin, _, _ := strings.Cut(string(g.run), "-")
+		at, _ := state.RunID(begin).Slot()
+		at = later(at, r.Until)
+		ok := inSegment[packed{g.runKey, g.revision}]
+		for _, f := range floors[g.job] {
+			ok = ok || f.Revision <= g.revision && !f.Instant.Before(at)
+		}
+		if !ok {
+			c.fail("rev %d: the verdict of %s %s vanished", g.revision, g.job, g.run)
+		}
+	}
+}
+
+// readable checks that each verdict that was given is answered, or lies behind its
+// job's floor.
+func (w *world) readable(c *checker) (wrong []string) {
+	floors := map[state.JobID]state.Floor{}
+	for k, r := range c.records {
+		if _, err := w.api.GetJob(w.ctx, k.job); errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		f, known := floors[k.job]
+		if !known {
+			var err error
+			if f, err = w.api.Floor(w.ctx, k.job); err != nil {
+				return append(wrong, err.Error())
+			}
+			floors[k.job] = f
+		}
+		e, err := w.api.GetRun(w.ctx, k.job, k.run)
+		switch begin, _, _ := strings.Cut(string(k.run), "-"); {
+		case err == nil && e.Record != nil && fmt.Sprint(*e.Record) == fmt.Sprint(r):
+		case err != nil && errors.Is(err, store.ErrNotFound) && state.RunID(begin) <= state.SlotRunID(f.Instant):
+		default:
+			wrong = append(wrong, fmt.Sprintf("%s %s: the verdict is %+v, and it is answered as %+v, %v", k.job, k.run, r, e.Record, err))
+		}
+	}
+	return wrong
+}

@@ -51,7 +51,7 @@ func (s *timelineService) ExplainSlot(ctx context.Context, req *leaderdv1.Explai
 		if err != nil {
 			return nil, s.fail(ctx, req.GetName(), err)
 		}
-		in.Records = page.Slots
+		in.Records, in.Floor = page.Slots, page.Floor
 	}
 	x := ledger.Explain(in, at)
 	res := explanationOf(&x)

@@ -2,11 +2,13 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
@@ -32,9 +34,26 @@ func (s *runService) GetRun(ctx context.Context, req *leaderdv1.GetRunRequest) (
 	}
 	entry, err := s.cfg.Runs.GetRun(ctx, id, run)
 	if err != nil {
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, s.missing(ctx, req.GetName(), id, run)
+		}
 		return nil, s.fail(ctx, req.GetName(), err)
 	}
 	return &leaderdv1.GetRunResponse{Run: runOf(&entry)}, nil
+}
+
+// missing is the answer where there is no such run: it may have been removed.
+func (s *runService) missing(ctx context.Context, name string, id state.JobID, run state.RunID) error {
+	floor, err := s.cfg.Runs.Floor(ctx, id)
+	if err != nil {
+		return s.fail(ctx, name, err)
+	}
+	begin, _, _ := strings.Cut(string(run), "-")
+	if at, ok := state.RunID(begin).Slot(); ok && !at.After(floor.Instant) {
+		return answer(codes.NotFound, leaderdv1.ErrorReason_ERROR_REASON_RUN_NOT_FOUND, fmt.Sprintf(
+			"%s does not exist, or was removed by retention, as runs of this job up to %s were", name, floor.Instant.UTC().Format(time.RFC3339)), name)
+	}
+	return s.fail(ctx, name, store.ErrNotFound)
 }
 
 // CancelRun implements leaderdv1.RunServiceServer.
@@ -83,6 +102,15 @@ func (s *runService) ListRuns(ctx context.Context, req *leaderdv1.ListRunsReques
 		return nil, s.fail(ctx, req.GetParent(), err)
 	}
 	res := &leaderdv1.ListRunsResponse{}
+	if l.Namespace != "" && l.Job != "" {
+		floor, err := s.cfg.Runs.Floor(ctx, state.JobID{Namespace: l.Namespace, Name: l.Job})
+		if err != nil {
+			return nil, s.fail(ctx, req.GetParent(), err)
+		}
+		if res.RemovedCount = floor.Removed; !floor.Instant.IsZero() {
+			res.RemovedUntil = timeOf(floor.Instant)
+		}
+	}
 	for i := range page.Runs {
 		res.Runs = append(res.Runs, runOf(&page.Runs[i]))
 	}

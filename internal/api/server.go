@@ -70,6 +70,7 @@ type RunReader interface {
 	ListRuns(ctx context.Context, l store.ListRuns) (store.RunPage, error)
 	ListSlots(ctx context.Context, l store.ListSlots) (store.SlotPage, error)
 	GateHolder(ctx context.Context, id state.JobID) (holder state.Live, held bool, err error)
+	Floor(ctx context.Context, id state.JobID) (state.Floor, error)
 }
 
 // WatermarkReader reads the watermark; its Revision is 0 before the first.

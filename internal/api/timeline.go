@@ -49,7 +49,7 @@ func (s *timelineService) ListSlots(ctx context.Context, req *leaderdv1.ListSlot
 	if err != nil {
 		return nil, s.fail(ctx, req.GetParent(), err)
 	}
-	in.Records = stored.Slots
+	in.Records, in.Floor = stored.Slots, stored.Floor
 	to := w.To
 	w.To = stored.Until
 	entries, next := ledger.List(in, w)

@@ -85,12 +85,15 @@ func (v *verifier) read(ctx context.Context, a *api, job string, versions []*lea
 		f.To, f.Overdue = v.decided, earlier(v.to, v.now)
 	}
 	r.versions(name, versions, v.from, v.to)
+	var floor time.Time
+	var removed int64
 	err := pages(func(token string) (string, error) {
 		resp, err := a.runs.ListRuns(ctx, &leaderdv1.ListRunsRequest{Parent: job, PageSize: verifyPage, PageToken: token})
 		if err != nil {
 			return "", err
 		}
 		next := resp.GetNextPageToken()
+		floor, removed = instantOf(resp.GetRemovedUntil()), resp.GetRemovedCount() // the last page's is the highest
 		for _, run := range resp.GetRuns() {
 			fact := factOf(name, run)
 			t, _ := runTime(fact.ID)
@@ -105,6 +108,13 @@ func (v *verifier) read(ctx context.Context, a *api, job string, versions []*lea
 		v.progress.show("%d of about %d jobs, %d runs", v.jobs, v.total, v.runs+int64(len(f.Runs)))
 		return next, nil
 	})
+	if err == nil && removed > 0 && floor.After(v.from) {
+		if floor.After(f.Since[name]) {
+			f.Since[name] = floor
+		}
+		r.notes = append(r.notes, fmt.Sprintf("%s: slots up to %s are not judged: records of that time were removed by retention, %d in all",
+			name, floor.UTC().Format(time.RFC3339), removed))
+	}
 	return r, err
 }
 

@@ -15,6 +15,9 @@
 // instant, up to the instant of the first newer version; a pause and a deletion are
 // versions. What lies before the oldest kept version is answered as not known.
 //
+// Whether a slot's record was removed: the floor that retention leaves, if it is read
+// behind the records.
+//
 // Whether a slot without a record is still open: the watermark, if it is read before
 // the versions, and those before the records. It speaks for the versions that were
 // stored at or before its Jobs.

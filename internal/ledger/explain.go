@@ -24,6 +24,8 @@ type Explanation struct {
 	Schedules []ScheduleAnswer
 	// Before and After are the nearest slots; zero for none.
 	Before, After time.Time
+	// Floor is the instant up to which retention may have removed records.
+	Floor time.Time
 	// Jittered tells of a slot before the instant which its job's jitter had due just
 	// then: a sentence that begins with a space, or empty.
 	Jittered string
@@ -43,7 +45,7 @@ type ScheduleAnswer struct {
 
 // Explain says what an instant is. Records are those of that instant.
 func Explain(in *Input, t time.Time) Explanation {
-	x := Explanation{At: t}
+	x := Explanation{At: t, Floor: in.Floor}
 	x.Before, x.After = nearest(in.Spans, t)
 	i := at(in.Spans, t)
 	switch {

@@ -18,6 +18,9 @@ type Input struct {
 	// Records are those of the slots of the window, in order; the first may be a
 	// verdict on a range that began before.
 	Records []store.RunEntry
+	// Floor is the instant up to which retention may have removed records, read behind
+	// them; zero for none.
+	Floor time.Time
 	// Mark is the watermark, read before the rest; its Revision is 0 if there is none.
 	Mark state.Watermark
 	// Now is the wall clock.
@@ -229,6 +232,8 @@ func (b *builder) open(s, then *Span, slot time.Time) {
 	case then != nil && due.After(s.Until):
 		// Its jitter had it wait, and the version ended meanwhile.
 		e.Answer, e.By = ended(then), then
+	case !due.After(b.in.Floor):
+		e.Answer = leaderdv1.Slot_ANSWER_REMOVED
 	case !s.Expected && m.Revision != 0 && !due.After(m.Instant) && s.Version.Job.Revision <= m.Jobs:
 		e.Answer = leaderdv1.Slot_ANSWER_UNEXPLAINED
 	case due.After(b.in.Now):

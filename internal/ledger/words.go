@@ -43,6 +43,9 @@ func (x *Explanation) Summary() string {
 		return fmt.Sprintf("Not known: version %d cannot be planned and is due never: %v.", e.By.Version.Job.Generation, e.By.Broken)
 	case leaderdv1.Slot_ANSWER_UNKNOWN:
 		return fmt.Sprintf("Not known: of the job's versions the newest %d are kept, and they begin later.", state.MaxVersionsKept)
+	case leaderdv1.Slot_ANSWER_REMOVED:
+		return fmt.Sprintf("Its record was removed by retention, with others up to %s: what became of it is not known any more. spec.retention says for how long runs are kept.",
+			x.Floor.UTC().Format(time.RFC3339))
 	case leaderdv1.Slot_ANSWER_UNEXPLAINED, leaderdv1.Slot_ANSWER_UNSPECIFIED:
 	}
 	return "It was due, the watermark has passed it, and it has no record: somebody deleted the record, or it was lost. Run leaderd verify."

@@ -29,6 +29,10 @@ type SlotPage struct {
 	// Until is up to where the window was read, exclusive: To, or less where the limit
 	// or MaxPageBytes ended the page.
 	Until time.Time
+	// Floor is the instant up to which records may have been removed by retention, zero
+	// for none. It is read behind the rest: a slot that has no record and lies behind
+	// it, had one.
+	Floor time.Time
 }
 
 // ListSlots reads records of slots, live and past, straight from the store. Which
@@ -42,13 +46,19 @@ func (s *Store) ListSlots(ctx context.Context, l ListSlots) (SlotPage, error) {
 	return page, nil
 }
 
-func (s *Store) listSlots(ctx context.Context, l *ListSlots) (SlotPage, error) {
-	var page SlotPage
+func (s *Store) listSlots(ctx context.Context, l *ListSlots) (page SlotPage, err error) {
 	runs, until, err := s.slotsWithRecords(ctx, l)
 	if err != nil {
 		return page, err
 	}
 	page.Until = until
+	defer func() {
+		if err == nil {
+			var floor state.Floor
+			floor, err = s.Floor(ctx, l.Job)
+			page.Floor = floor.Instant
+		}
+	}()
 	size := 0
 	if first := state.SlotRunID(l.From); len(runs) == 0 || runs[0] != first {
 		shared, err := s.GetRun(ctx, l.Job, first)

@@ -132,7 +132,11 @@ type Slot struct {
 	// _DELETED and _QUARANTINED.
 	By *VersionRef `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`
 	// More, for people.
-	Detail        string `protobuf:"bytes,8,opt,name=detail,proto3" json:"detail,omitempty"`
+	Detail string `protobuf:"bytes,8,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Of a slot with ANSWER_PLANNED that will be skipped, since a rule of its job
+	// excludes it: the reason that its verdict will have, calendar or dst. Empty for
+	// one that will run if nothing changes.
+	Excluded      string `protobuf:"bytes,9,opt,name=excluded,proto3" json:"excluded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -219,6 +223,13 @@ func (x *Slot) GetBy() *VersionRef {
 func (x *Slot) GetDetail() string {
 	if x != nil {
 		return x.Detail
+	}
+	return ""
+}
+
+func (x *Slot) GetExcluded() string {
+	if x != nil {
+		return x.Excluded
 	}
 	return ""
 }
@@ -1132,7 +1143,13 @@ type SimulatedSlot struct {
 	DueTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
 	// Why it would be skipped, such as "calendar: in calendar holidays: 2026-12-25";
 	// empty if it would not.
-	Skipped       string `protobuf:"bytes,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Skipped string `protobuf:"bytes,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// What the overlap policy would make of it and of the runs that are live, if each
+	// run takes p50 of the forecast: "skipped", "waits in the queue", "starts beside
+	// 1" and the like, for people. Empty where no earlier run of the job is live then.
+	OverlapP50 string `protobuf:"bytes,5,opt,name=overlap_p50,json=overlapP50,proto3" json:"overlap_p50,omitempty"`
+	// Likewise, if each run takes p95.
+	OverlapP95    string `protobuf:"bytes,6,opt,name=overlap_p95,json=overlapP95,proto3" json:"overlap_p95,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1191,6 +1208,20 @@ func (x *SimulatedSlot) GetDueTime() *timestamppb.Timestamp {
 func (x *SimulatedSlot) GetSkipped() string {
 	if x != nil {
 		return x.Skipped
+	}
+	return ""
+}
+
+func (x *SimulatedSlot) GetOverlapP50() string {
+	if x != nil {
+		return x.OverlapP50
+	}
+	return ""
+}
+
+func (x *SimulatedSlot) GetOverlapP95() string {
+	if x != nil {
+		return x.OverlapP95
 	}
 	return ""
 }
@@ -1409,7 +1440,10 @@ type DurationForecast struct {
 	// The same if each took p95.
 	OverlapsP95 int64 `protobuf:"varint,5,opt,name=overlaps_p95,json=overlapsP95,proto3" json:"overlaps_p95,omitempty"`
 	// The first such slot at p95.
-	FirstOverlap  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=first_overlap,json=firstOverlap,proto3" json:"first_overlap,omitempty"`
+	FirstOverlap *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=first_overlap,json=firstOverlap,proto3" json:"first_overlap,omitempty"`
+	// The overlap policy that the slots' overlaps are by, in words, such as "queue, at
+	// most 3 wait". Runs of other jobs of its concurrency key are left out.
+	Policy        string `protobuf:"bytes,7,opt,name=policy,proto3" json:"policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1484,6 +1518,13 @@ func (x *DurationForecast) GetFirstOverlap() *timestamppb.Timestamp {
 		return x.FirstOverlap
 	}
 	return nil
+}
+
+func (x *DurationForecast) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
 }
 
 // Collisions are seconds in which other jobs are due as well.
@@ -1620,7 +1661,7 @@ var File_leaderd_v1_explain_proto protoreflect.FileDescriptor
 const file_leaderd_v1_explain_proto_rawDesc = "" +
 	"\n" +
 	"\x18leaderd/v1/explain.proto\x12\n" +
-	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14leaderd/v1/job.proto\x1a\x14leaderd/v1/run.proto\"\xd7\x04\n" +
+	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14leaderd/v1/job.proto\x1a\x14leaderd/v1/run.proto\"\xf3\x04\n" +
 	"\x04Slot\x127\n" +
 	"\tslot_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bslotTime\x129\n" +
 	"\n" +
@@ -1631,7 +1672,8 @@ const file_leaderd_v1_explain_proto_rawDesc = "" +
 	"\x0ejob_generation\x18\x05 \x01(\x03R\rjobGeneration\x12!\n" +
 	"\x03run\x18\x06 \x01(\v2\x0f.leaderd.v1.RunR\x03run\x12&\n" +
 	"\x02by\x18\a \x01(\v2\x16.leaderd.v1.VersionRefR\x02by\x12\x16\n" +
-	"\x06detail\x18\b \x01(\tR\x06detail\"\x80\x02\n" +
+	"\x06detail\x18\b \x01(\tR\x06detail\x12\x1a\n" +
+	"\bexcluded\x18\t \x01(\tR\bexcluded\"\x80\x02\n" +
 	"\x06Answer\x12\x16\n" +
 	"\x12ANSWER_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eANSWER_VERDICT\x10\x01\x12\x0f\n" +
@@ -1726,13 +1768,17 @@ const file_leaderd_v1_explain_proto_rawDesc = "" +
 	" \x01(\v2\x1c.leaderd.v1.DurationForecastR\bforecast\x126\n" +
 	"\n" +
 	"collisions\x18\v \x01(\v2\x16.leaderd.v1.CollisionsR\n" +
-	"collisions\"\xb8\x01\n" +
+	"collisions\"\xfa\x01\n" +
 	"\rSimulatedSlot\x127\n" +
 	"\tslot_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bslotTime\x12\x1d\n" +
 	"\n" +
 	"local_time\x18\x02 \x01(\tR\tlocalTime\x125\n" +
 	"\bdue_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\x12\x18\n" +
-	"\askipped\x18\x04 \x01(\tR\askipped\"\xbd\x02\n" +
+	"\askipped\x18\x04 \x01(\tR\askipped\x12\x1f\n" +
+	"\voverlap_p50\x18\x05 \x01(\tR\n" +
+	"overlapP50\x12\x1f\n" +
+	"\voverlap_p95\x18\x06 \x01(\tR\n" +
+	"overlapP95\"\xbd\x02\n" +
 	"\fClockWarning\x12\x1a\n" +
 	"\bschedule\x18\x01 \x01(\tR\bschedule\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12>\n" +
@@ -1752,14 +1798,15 @@ const file_leaderd_v1_explain_proto_rawDesc = "" +
 	"\tunchanged\x18\x04 \x01(\x03R\tunchanged\x12;\n" +
 	"\vfirst_added\x18\x05 \x03(\v2\x1a.google.protobuf.TimestampR\n" +
 	"firstAdded\x12?\n" +
-	"\rfirst_removed\x18\x06 \x03(\v2\x1a.google.protobuf.TimestampR\ffirstRemoved\"\x87\x02\n" +
+	"\rfirst_removed\x18\x06 \x03(\v2\x1a.google.protobuf.TimestampR\ffirstRemoved\"\x9f\x02\n" +
 	"\x10DurationForecast\x12\x12\n" +
 	"\x04runs\x18\x01 \x01(\x05R\x04runs\x12+\n" +
 	"\x03p50\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03p50\x12+\n" +
 	"\x03p95\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03p95\x12!\n" +
 	"\foverlaps_p50\x18\x04 \x01(\x03R\voverlapsP50\x12!\n" +
 	"\foverlaps_p95\x18\x05 \x01(\x03R\voverlapsP95\x12?\n" +
-	"\rfirst_overlap\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\ffirstOverlap\"d\n" +
+	"\rfirst_overlap\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\ffirstOverlap\x12\x16\n" +
+	"\x06policy\x18\a \x01(\tR\x06policy\"d\n" +
 	"\n" +
 	"Collisions\x12\x12\n" +
 	"\x04jobs\x18\x01 \x01(\x03R\x04jobs\x12\x14\n" +

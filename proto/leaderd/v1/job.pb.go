@@ -27,6 +27,60 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Drain is a policy for runs whose executor shuts down.
+type Drain int32
+
+const (
+	// The default: DRAIN_WAIT.
+	Drain_DRAIN_UNSPECIFIED Drain = 0
+	// They go on for as long as the executor's grace allows.
+	Drain_DRAIN_WAIT Drain = 1
+	// They are stopped at once, with the grace of kill_grace to save a checkpoint, and
+	// start again elsewhere. Not with GUARANTEE_AT_MOST_ONCE.
+	Drain_DRAIN_HANDOVER Drain = 2
+)
+
+// Enum value maps for Drain.
+var (
+	Drain_name = map[int32]string{
+		0: "DRAIN_UNSPECIFIED",
+		1: "DRAIN_WAIT",
+		2: "DRAIN_HANDOVER",
+	}
+	Drain_value = map[string]int32{
+		"DRAIN_UNSPECIFIED": 0,
+		"DRAIN_WAIT":        1,
+		"DRAIN_HANDOVER":    2,
+	}
+)
+
+func (x Drain) Enum() *Drain {
+	p := new(Drain)
+	*p = x
+	return p
+}
+
+func (x Drain) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Drain) Descriptor() protoreflect.EnumDescriptor {
+	return file_leaderd_v1_job_proto_enumTypes[0].Descriptor()
+}
+
+func (Drain) Type() protoreflect.EnumType {
+	return &file_leaderd_v1_job_proto_enumTypes[0]
+}
+
+func (x Drain) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Drain.Descriptor instead.
+func (Drain) EnumDescriptor() ([]byte, []int) {
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{0}
+}
+
 // Overlap is a policy for slots that are due while another run is live.
 type Overlap int32
 
@@ -81,11 +135,11 @@ func (x Overlap) String() string {
 }
 
 func (Overlap) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[0].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[1].Descriptor()
 }
 
 func (Overlap) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[0]
+	return &file_leaderd_v1_job_proto_enumTypes[1]
 }
 
 func (x Overlap) Number() protoreflect.EnumNumber {
@@ -94,7 +148,7 @@ func (x Overlap) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Overlap.Descriptor instead.
 func (Overlap) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{0}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{1}
 }
 
 // CatchUp is a policy for slots that fell due while nothing could plan them.
@@ -140,11 +194,11 @@ func (x CatchUp) String() string {
 }
 
 func (CatchUp) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[1].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[2].Descriptor()
 }
 
 func (CatchUp) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[1]
+	return &file_leaderd_v1_job_proto_enumTypes[2]
 }
 
 func (x CatchUp) Number() protoreflect.EnumNumber {
@@ -153,7 +207,7 @@ func (x CatchUp) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CatchUp.Descriptor instead.
 func (CatchUp) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
 // MissingTime is a policy for local times that the zone's clock leaves out when it
@@ -195,11 +249,11 @@ func (x MissingTime) String() string {
 }
 
 func (MissingTime) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[2].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[3].Descriptor()
 }
 
 func (MissingTime) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[2]
+	return &file_leaderd_v1_job_proto_enumTypes[3]
 }
 
 func (x MissingTime) Number() protoreflect.EnumNumber {
@@ -208,7 +262,7 @@ func (x MissingTime) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MissingTime.Descriptor instead.
 func (MissingTime) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 // RepeatedTime is a policy for local times that occur twice when the zone's clock is
@@ -253,11 +307,11 @@ func (x RepeatedTime) String() string {
 }
 
 func (RepeatedTime) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[3].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[4].Descriptor()
 }
 
 func (RepeatedTime) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[3]
+	return &file_leaderd_v1_job_proto_enumTypes[4]
 }
 
 func (x RepeatedTime) Number() protoreflect.EnumNumber {
@@ -266,7 +320,7 @@ func (x RepeatedTime) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RepeatedTime.Descriptor instead.
 func (RepeatedTime) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 // Guarantee is a policy for runs whose executor was lost.
@@ -306,11 +360,11 @@ func (x Guarantee) String() string {
 }
 
 func (Guarantee) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[4].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[5].Descriptor()
 }
 
 func (Guarantee) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[4]
+	return &file_leaderd_v1_job_proto_enumTypes[5]
 }
 
 func (x Guarantee) Number() protoreflect.EnumNumber {
@@ -319,7 +373,62 @@ func (x Guarantee) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Guarantee.Descriptor instead.
 func (Guarantee) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{5}
+}
+
+// Scope of checkpoints.
+type CheckpointPolicy_Scope int32
+
+const (
+	// The default: SCOPE_RUN.
+	CheckpointPolicy_SCOPE_UNSPECIFIED CheckpointPolicy_Scope = 0
+	// A run begins without one, and its further attempts go on from the last. They
+	// go when the run has succeeded; another verdict keeps them as long as itself.
+	CheckpointPolicy_SCOPE_RUN CheckpointPolicy_Scope = 1
+	// A run goes on from the last of the runs before. They go with the job. Only
+	// where one run of the job is live at a time.
+	CheckpointPolicy_SCOPE_JOB CheckpointPolicy_Scope = 2
+)
+
+// Enum value maps for CheckpointPolicy_Scope.
+var (
+	CheckpointPolicy_Scope_name = map[int32]string{
+		0: "SCOPE_UNSPECIFIED",
+		1: "SCOPE_RUN",
+		2: "SCOPE_JOB",
+	}
+	CheckpointPolicy_Scope_value = map[string]int32{
+		"SCOPE_UNSPECIFIED": 0,
+		"SCOPE_RUN":         1,
+		"SCOPE_JOB":         2,
+	}
+)
+
+func (x CheckpointPolicy_Scope) Enum() *CheckpointPolicy_Scope {
+	p := new(CheckpointPolicy_Scope)
+	*p = x
+	return p
+}
+
+func (x CheckpointPolicy_Scope) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CheckpointPolicy_Scope) Descriptor() protoreflect.EnumDescriptor {
+	return file_leaderd_v1_job_proto_enumTypes[6].Descriptor()
+}
+
+func (CheckpointPolicy_Scope) Type() protoreflect.EnumType {
+	return &file_leaderd_v1_job_proto_enumTypes[6]
+}
+
+func (x CheckpointPolicy_Scope) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CheckpointPolicy_Scope.Descriptor instead.
+func (CheckpointPolicy_Scope) EnumDescriptor() ([]byte, []int) {
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{6, 0}
 }
 
 // Change is what made a version.
@@ -375,11 +484,11 @@ func (x JobVersion_Change) String() string {
 }
 
 func (JobVersion_Change) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[5].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[7].Descriptor()
 }
 
 func (JobVersion_Change) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[5]
+	return &file_leaderd_v1_job_proto_enumTypes[7]
 }
 
 func (x JobVersion_Change) Number() protoreflect.EnumNumber {
@@ -388,7 +497,7 @@ func (x JobVersion_Change) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JobVersion_Change.Descriptor instead.
 func (JobVersion_Change) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{10, 0}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{11, 0}
 }
 
 // Result of an update.
@@ -432,11 +541,11 @@ func (x UpdateJobResponse_Result) String() string {
 }
 
 func (UpdateJobResponse_Result) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[6].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[8].Descriptor()
 }
 
 func (UpdateJobResponse_Result) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[6]
+	return &file_leaderd_v1_job_proto_enumTypes[8]
 }
 
 func (x UpdateJobResponse_Result) Number() protoreflect.EnumNumber {
@@ -445,7 +554,7 @@ func (x UpdateJobResponse_Result) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UpdateJobResponse_Result.Descriptor instead.
 func (UpdateJobResponse_Result) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{14, 0}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{15, 0}
 }
 
 // Job is a named spec: when something is due, what it runs, by which policies.
@@ -694,6 +803,11 @@ type JobSpec struct {
 	// only while fewer than its own job's max_concurrent of them all are live.
 	// Default: the job's own runs alone. At most 128 bytes. It needs a limit.
 	ConcurrencyKey string `protobuf:"bytes,26,opt,name=concurrency_key,json=concurrencyKey,proto3" json:"concurrency_key,omitempty"`
+	// What becomes of the checkpoints that runs save. Set, it also has an attempt fail
+	// that cannot be given a socket to save them by.
+	Checkpoint *CheckpointPolicy `protobuf:"bytes,45,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	// What becomes of a run whose executor shuts down. Default DRAIN_WAIT.
+	Drain Drain `protobuf:"varint,46,opt,name=drain,proto3,enum=leaderd.v1.Drain" json:"drain,omitempty"`
 	// For how long the job's past runs are kept. Default: what the cluster is
 	// configured to.
 	Retention *Retention `protobuf:"bytes,50,opt,name=retention,proto3" json:"retention,omitempty"`
@@ -907,6 +1021,20 @@ func (x *JobSpec) GetConcurrencyKey() string {
 	return ""
 }
 
+func (x *JobSpec) GetCheckpoint() *CheckpointPolicy {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
+func (x *JobSpec) GetDrain() Drain {
+	if x != nil {
+		return x.Drain
+	}
+	return Drain_DRAIN_UNSPECIFIED
+}
+
 func (x *JobSpec) GetRetention() *Retention {
 	if x != nil {
 		return x.Retention
@@ -1035,8 +1163,8 @@ func (x *Retention) GetMaxAge() *durationpb.Duration {
 
 // Command is a program to run, in a process group of its own. Exactly one of
 // argv and shell is set. Its environment has LEADERD_NAMESPACE, LEADERD_JOB,
-// LEADERD_RUN, LEADERD_SLOT, LEADERD_ATTEMPT, LEADERD_SHARD, LEADERD_SHARDS and
-// LEADERD_TOKEN besides env.
+// LEADERD_RUN, LEADERD_SLOT, LEADERD_ATTEMPT, LEADERD_SHARD, LEADERD_SHARDS,
+// LEADERD_TOKEN and LEADERD_SOCKET besides env.
 type Command struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Program and arguments; at most 256 and 64 KiB together.
@@ -1230,6 +1358,72 @@ func (*NoOp) Descriptor() ([]byte, []int) {
 	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{5}
 }
 
+// CheckpointPolicy shapes what runs save to go on from.
+type CheckpointPolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose they are. Default SCOPE_RUN.
+	Scope CheckpointPolicy_Scope `protobuf:"varint,1,opt,name=scope,proto3,enum=leaderd.v1.CheckpointPolicy_Scope" json:"scope,omitempty"`
+	// How many of the last ones can be read. 1–20, default 5.
+	Keep int32 `protobuf:"varint,2,opt,name=keep,proto3" json:"keep,omitempty"`
+	// For an HTTP target: the body of each request is the last checkpoint, and empty
+	// where there is none. Not beside http.body. Default: the last checkpoint is sent in
+	// a header, where it has at most 4 KiB.
+	Body          bool `protobuf:"varint,3,opt,name=body,proto3" json:"body,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointPolicy) Reset() {
+	*x = CheckpointPolicy{}
+	mi := &file_leaderd_v1_job_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointPolicy) ProtoMessage() {}
+
+func (x *CheckpointPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_job_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointPolicy.ProtoReflect.Descriptor instead.
+func (*CheckpointPolicy) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *CheckpointPolicy) GetScope() CheckpointPolicy_Scope {
+	if x != nil {
+		return x.Scope
+	}
+	return CheckpointPolicy_SCOPE_UNSPECIFIED
+}
+
+func (x *CheckpointPolicy) GetKeep() int32 {
+	if x != nil {
+		return x.Keep
+	}
+	return 0
+}
+
+func (x *CheckpointPolicy) GetBody() bool {
+	if x != nil {
+		return x.Body
+	}
+	return false
+}
+
 // GetJobRequest names a job.
 type GetJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1241,7 +1435,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[6]
+	mi := &file_leaderd_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1447,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[6]
+	mi := &file_leaderd_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1460,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetJobRequest) GetName() string {
@@ -1287,7 +1481,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[7]
+	mi := &file_leaderd_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1493,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[7]
+	mi := &file_leaderd_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1506,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -1337,7 +1531,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[8]
+	mi := &file_leaderd_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1349,7 +1543,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[8]
+	mi := &file_leaderd_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1362,7 +1556,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListJobsRequest) GetParent() string {
@@ -1399,7 +1593,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[9]
+	mi := &file_leaderd_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1411,7 +1605,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[9]
+	mi := &file_leaderd_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1424,7 +1618,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -1481,7 +1675,7 @@ type JobVersion struct {
 
 func (x *JobVersion) Reset() {
 	*x = JobVersion{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[10]
+	mi := &file_leaderd_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1687,7 @@ func (x *JobVersion) String() string {
 func (*JobVersion) ProtoMessage() {}
 
 func (x *JobVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[10]
+	mi := &file_leaderd_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1700,7 @@ func (x *JobVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobVersion.ProtoReflect.Descriptor instead.
 func (*JobVersion) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *JobVersion) GetName() string {
@@ -1622,7 +1816,7 @@ type ListJobVersionsRequest struct {
 
 func (x *ListJobVersionsRequest) Reset() {
 	*x = ListJobVersionsRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[11]
+	mi := &file_leaderd_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +1828,7 @@ func (x *ListJobVersionsRequest) String() string {
 func (*ListJobVersionsRequest) ProtoMessage() {}
 
 func (x *ListJobVersionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[11]
+	mi := &file_leaderd_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +1841,7 @@ func (x *ListJobVersionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobVersionsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobVersionsRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListJobVersionsRequest) GetParent() string {
@@ -1684,7 +1878,7 @@ type ListJobVersionsResponse struct {
 
 func (x *ListJobVersionsResponse) Reset() {
 	*x = ListJobVersionsResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[12]
+	mi := &file_leaderd_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1696,7 +1890,7 @@ func (x *ListJobVersionsResponse) String() string {
 func (*ListJobVersionsResponse) ProtoMessage() {}
 
 func (x *ListJobVersionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[12]
+	mi := &file_leaderd_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1709,7 +1903,7 @@ func (x *ListJobVersionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobVersionsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobVersionsResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListJobVersionsResponse) GetVersions() []*JobVersion {
@@ -1745,7 +1939,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[13]
+	mi := &file_leaderd_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +1951,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[13]
+	mi := &file_leaderd_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +1964,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UpdateJobRequest) GetJob() *Job {
@@ -1821,7 +2015,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[14]
+	mi := &file_leaderd_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1833,7 +2027,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[14]
+	mi := &file_leaderd_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1846,7 +2040,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UpdateJobResponse) GetJob() *Job {
@@ -1878,7 +2072,7 @@ type DeleteJobRequest struct {
 
 func (x *DeleteJobRequest) Reset() {
 	*x = DeleteJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[15]
+	mi := &file_leaderd_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1890,7 +2084,7 @@ func (x *DeleteJobRequest) String() string {
 func (*DeleteJobRequest) ProtoMessage() {}
 
 func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[15]
+	mi := &file_leaderd_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1903,7 +2097,7 @@ func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobRequest.ProtoReflect.Descriptor instead.
 func (*DeleteJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DeleteJobRequest) GetName() string {
@@ -1946,7 +2140,7 @@ type PauseJobRequest struct {
 
 func (x *PauseJobRequest) Reset() {
 	*x = PauseJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[16]
+	mi := &file_leaderd_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1958,7 +2152,7 @@ func (x *PauseJobRequest) String() string {
 func (*PauseJobRequest) ProtoMessage() {}
 
 func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[16]
+	mi := &file_leaderd_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1971,7 +2165,7 @@ func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PauseJobRequest) GetName() string {
@@ -2013,7 +2207,7 @@ type PauseJobResponse struct {
 
 func (x *PauseJobResponse) Reset() {
 	*x = PauseJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[17]
+	mi := &file_leaderd_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2025,7 +2219,7 @@ func (x *PauseJobResponse) String() string {
 func (*PauseJobResponse) ProtoMessage() {}
 
 func (x *PauseJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[17]
+	mi := &file_leaderd_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2038,7 +2232,7 @@ func (x *PauseJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobResponse.ProtoReflect.Descriptor instead.
 func (*PauseJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PauseJobResponse) GetJob() *Job {
@@ -2063,7 +2257,7 @@ type ResumeJobRequest struct {
 
 func (x *ResumeJobRequest) Reset() {
 	*x = ResumeJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[18]
+	mi := &file_leaderd_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2075,7 +2269,7 @@ func (x *ResumeJobRequest) String() string {
 func (*ResumeJobRequest) ProtoMessage() {}
 
 func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[18]
+	mi := &file_leaderd_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2088,7 +2282,7 @@ func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobRequest.ProtoReflect.Descriptor instead.
 func (*ResumeJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ResumeJobRequest) GetName() string {
@@ -2123,7 +2317,7 @@ type ResumeJobResponse struct {
 
 func (x *ResumeJobResponse) Reset() {
 	*x = ResumeJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[19]
+	mi := &file_leaderd_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2135,7 +2329,7 @@ func (x *ResumeJobResponse) String() string {
 func (*ResumeJobResponse) ProtoMessage() {}
 
 func (x *ResumeJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[19]
+	mi := &file_leaderd_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2148,7 +2342,7 @@ func (x *ResumeJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobResponse.ProtoReflect.Descriptor instead.
 func (*ResumeJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResumeJobResponse) GetJob() *Job {
@@ -2174,7 +2368,7 @@ type TriggerJobRequest struct {
 
 func (x *TriggerJobRequest) Reset() {
 	*x = TriggerJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[20]
+	mi := &file_leaderd_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2380,7 @@ func (x *TriggerJobRequest) String() string {
 func (*TriggerJobRequest) ProtoMessage() {}
 
 func (x *TriggerJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[20]
+	mi := &file_leaderd_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2393,7 @@ func (x *TriggerJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerJobRequest.ProtoReflect.Descriptor instead.
 func (*TriggerJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TriggerJobRequest) GetName() string {
@@ -2234,7 +2428,7 @@ type TriggerJobResponse struct {
 
 func (x *TriggerJobResponse) Reset() {
 	*x = TriggerJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[21]
+	mi := &file_leaderd_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2246,7 +2440,7 @@ func (x *TriggerJobResponse) String() string {
 func (*TriggerJobResponse) ProtoMessage() {}
 
 func (x *TriggerJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[21]
+	mi := &file_leaderd_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2259,7 +2453,7 @@ func (x *TriggerJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerJobResponse.ProtoReflect.Descriptor instead.
 func (*TriggerJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TriggerJobResponse) GetRun() string {
@@ -2298,7 +2492,7 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"quarantine\x12=\n" +
 	"\fpaused_until\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntil\x12\x1f\n" +
 	"\vpause_actor\x18\x0e \x01(\tR\n" +
-	"pauseActor\"\xee\v\n" +
+	"pauseActor\"\xd5\f\n" +
 	"\aJobSpec\x12 \n" +
 	"\vdescription\x18\x01 \x01(\tR\vdescription\x127\n" +
 	"\x06labels\x18\x02 \x03(\v2\x1f.leaderd.v1.JobSpec.LabelsEntryR\x06labels\x12\x1c\n" +
@@ -2327,7 +2521,11 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\x0emax_concurrent\x18\x18 \x01(\x05R\rmaxConcurrent\x12\x1f\n" +
 	"\vqueue_limit\x18\x19 \x01(\x05R\n" +
 	"queueLimit\x12'\n" +
-	"\x0fconcurrency_key\x18\x1a \x01(\tR\x0econcurrencyKey\x123\n" +
+	"\x0fconcurrency_key\x18\x1a \x01(\tR\x0econcurrencyKey\x12<\n" +
+	"\n" +
+	"checkpoint\x18- \x01(\v2\x1c.leaderd.v1.CheckpointPolicyR\n" +
+	"checkpoint\x12'\n" +
+	"\x05drain\x18. \x01(\x0e2\x11.leaderd.v1.DrainR\x05drain\x123\n" +
 	"\tretention\x182 \x01(\v2\x15.leaderd.v1.RetentionR\tretention\x12/\n" +
 	"\acommand\x18\x14 \x01(\v2\x13.leaderd.v1.CommandH\x00R\acommand\x12&\n" +
 	"\x04http\x18\x15 \x01(\v2\x10.leaderd.v1.HttpH\x00R\x04http\x12&\n" +
@@ -2359,7 +2557,15 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x06\n" +
-	"\x04NoOp\"#\n" +
+	"\x04NoOp\"\xb2\x01\n" +
+	"\x10CheckpointPolicy\x128\n" +
+	"\x05scope\x18\x01 \x01(\x0e2\".leaderd.v1.CheckpointPolicy.ScopeR\x05scope\x12\x12\n" +
+	"\x04keep\x18\x02 \x01(\x05R\x04keep\x12\x12\n" +
+	"\x04body\x18\x03 \x01(\bR\x04body\"<\n" +
+	"\x05Scope\x12\x15\n" +
+	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\r\n" +
+	"\tSCOPE_RUN\x10\x01\x12\r\n" +
+	"\tSCOPE_JOB\x10\x02\"#\n" +
 	"\rGetJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"3\n" +
 	"\x0eGetJobResponse\x12!\n" +
@@ -2448,7 +2654,12 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\rallow_overlap\x18\x02 \x01(\bR\fallowOverlap\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"&\n" +
 	"\x12TriggerJobResponse\x12\x10\n" +
-	"\x03run\x18\x01 \x01(\tR\x03run*\x83\x01\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run*B\n" +
+	"\x05Drain\x12\x15\n" +
+	"\x11DRAIN_UNSPECIFIED\x10\x00\x12\x0e\n" +
+	"\n" +
+	"DRAIN_WAIT\x10\x01\x12\x12\n" +
+	"\x0eDRAIN_HANDOVER\x10\x02*\x83\x01\n" +
 	"\aOverlap\x12\x17\n" +
 	"\x13OVERLAP_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fOVERLAP_SKIP\x10\x01\x12\x11\n" +
@@ -2498,112 +2709,118 @@ func file_leaderd_v1_job_proto_rawDescGZIP() []byte {
 	return file_leaderd_v1_job_proto_rawDescData
 }
 
-var file_leaderd_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_leaderd_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_leaderd_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_leaderd_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_leaderd_v1_job_proto_goTypes = []any{
-	(Overlap)(0),                    // 0: leaderd.v1.Overlap
-	(CatchUp)(0),                    // 1: leaderd.v1.CatchUp
-	(MissingTime)(0),                // 2: leaderd.v1.MissingTime
-	(RepeatedTime)(0),               // 3: leaderd.v1.RepeatedTime
-	(Guarantee)(0),                  // 4: leaderd.v1.Guarantee
-	(JobVersion_Change)(0),          // 5: leaderd.v1.JobVersion.Change
-	(UpdateJobResponse_Result)(0),   // 6: leaderd.v1.UpdateJobResponse.Result
-	(*Job)(nil),                     // 7: leaderd.v1.Job
-	(*JobSpec)(nil),                 // 8: leaderd.v1.JobSpec
-	(*Retention)(nil),               // 9: leaderd.v1.Retention
-	(*Command)(nil),                 // 10: leaderd.v1.Command
-	(*Http)(nil),                    // 11: leaderd.v1.Http
-	(*NoOp)(nil),                    // 12: leaderd.v1.NoOp
-	(*GetJobRequest)(nil),           // 13: leaderd.v1.GetJobRequest
-	(*GetJobResponse)(nil),          // 14: leaderd.v1.GetJobResponse
-	(*ListJobsRequest)(nil),         // 15: leaderd.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),        // 16: leaderd.v1.ListJobsResponse
-	(*JobVersion)(nil),              // 17: leaderd.v1.JobVersion
-	(*ListJobVersionsRequest)(nil),  // 18: leaderd.v1.ListJobVersionsRequest
-	(*ListJobVersionsResponse)(nil), // 19: leaderd.v1.ListJobVersionsResponse
-	(*UpdateJobRequest)(nil),        // 20: leaderd.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),       // 21: leaderd.v1.UpdateJobResponse
-	(*DeleteJobRequest)(nil),        // 22: leaderd.v1.DeleteJobRequest
-	(*PauseJobRequest)(nil),         // 23: leaderd.v1.PauseJobRequest
-	(*PauseJobResponse)(nil),        // 24: leaderd.v1.PauseJobResponse
-	(*ResumeJobRequest)(nil),        // 25: leaderd.v1.ResumeJobRequest
-	(*ResumeJobResponse)(nil),       // 26: leaderd.v1.ResumeJobResponse
-	(*TriggerJobRequest)(nil),       // 27: leaderd.v1.TriggerJobRequest
-	(*TriggerJobResponse)(nil),      // 28: leaderd.v1.TriggerJobResponse
-	nil,                             // 29: leaderd.v1.JobSpec.LabelsEntry
-	nil,                             // 30: leaderd.v1.JobSpec.NodeSelectorEntry
-	nil,                             // 31: leaderd.v1.Command.EnvEntry
-	nil,                             // 32: leaderd.v1.Http.HeadersEntry
-	(*timestamppb.Timestamp)(nil),   // 33: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 34: google.protobuf.Duration
-	(*JobCalendar)(nil),             // 35: leaderd.v1.JobCalendar
-	(*fieldmaskpb.FieldMask)(nil),   // 36: google.protobuf.FieldMask
-	(*emptypb.Empty)(nil),           // 37: google.protobuf.Empty
+	(Drain)(0),                      // 0: leaderd.v1.Drain
+	(Overlap)(0),                    // 1: leaderd.v1.Overlap
+	(CatchUp)(0),                    // 2: leaderd.v1.CatchUp
+	(MissingTime)(0),                // 3: leaderd.v1.MissingTime
+	(RepeatedTime)(0),               // 4: leaderd.v1.RepeatedTime
+	(Guarantee)(0),                  // 5: leaderd.v1.Guarantee
+	(CheckpointPolicy_Scope)(0),     // 6: leaderd.v1.CheckpointPolicy.Scope
+	(JobVersion_Change)(0),          // 7: leaderd.v1.JobVersion.Change
+	(UpdateJobResponse_Result)(0),   // 8: leaderd.v1.UpdateJobResponse.Result
+	(*Job)(nil),                     // 9: leaderd.v1.Job
+	(*JobSpec)(nil),                 // 10: leaderd.v1.JobSpec
+	(*Retention)(nil),               // 11: leaderd.v1.Retention
+	(*Command)(nil),                 // 12: leaderd.v1.Command
+	(*Http)(nil),                    // 13: leaderd.v1.Http
+	(*NoOp)(nil),                    // 14: leaderd.v1.NoOp
+	(*CheckpointPolicy)(nil),        // 15: leaderd.v1.CheckpointPolicy
+	(*GetJobRequest)(nil),           // 16: leaderd.v1.GetJobRequest
+	(*GetJobResponse)(nil),          // 17: leaderd.v1.GetJobResponse
+	(*ListJobsRequest)(nil),         // 18: leaderd.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 19: leaderd.v1.ListJobsResponse
+	(*JobVersion)(nil),              // 20: leaderd.v1.JobVersion
+	(*ListJobVersionsRequest)(nil),  // 21: leaderd.v1.ListJobVersionsRequest
+	(*ListJobVersionsResponse)(nil), // 22: leaderd.v1.ListJobVersionsResponse
+	(*UpdateJobRequest)(nil),        // 23: leaderd.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),       // 24: leaderd.v1.UpdateJobResponse
+	(*DeleteJobRequest)(nil),        // 25: leaderd.v1.DeleteJobRequest
+	(*PauseJobRequest)(nil),         // 26: leaderd.v1.PauseJobRequest
+	(*PauseJobResponse)(nil),        // 27: leaderd.v1.PauseJobResponse
+	(*ResumeJobRequest)(nil),        // 28: leaderd.v1.ResumeJobRequest
+	(*ResumeJobResponse)(nil),       // 29: leaderd.v1.ResumeJobResponse
+	(*TriggerJobRequest)(nil),       // 30: leaderd.v1.TriggerJobRequest
+	(*TriggerJobResponse)(nil),      // 31: leaderd.v1.TriggerJobResponse
+	nil,                             // 32: leaderd.v1.JobSpec.LabelsEntry
+	nil,                             // 33: leaderd.v1.JobSpec.NodeSelectorEntry
+	nil,                             // 34: leaderd.v1.Command.EnvEntry
+	nil,                             // 35: leaderd.v1.Http.HeadersEntry
+	(*timestamppb.Timestamp)(nil),   // 36: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 37: google.protobuf.Duration
+	(*JobCalendar)(nil),             // 38: leaderd.v1.JobCalendar
+	(*fieldmaskpb.FieldMask)(nil),   // 39: google.protobuf.FieldMask
+	(*emptypb.Empty)(nil),           // 40: google.protobuf.Empty
 }
 var file_leaderd_v1_job_proto_depIdxs = []int32{
-	8,  // 0: leaderd.v1.Job.spec:type_name -> leaderd.v1.JobSpec
-	33, // 1: leaderd.v1.Job.create_time:type_name -> google.protobuf.Timestamp
-	33, // 2: leaderd.v1.Job.update_time:type_name -> google.protobuf.Timestamp
-	33, // 3: leaderd.v1.Job.next_slot:type_name -> google.protobuf.Timestamp
-	33, // 4: leaderd.v1.Job.paused_until:type_name -> google.protobuf.Timestamp
-	29, // 5: leaderd.v1.JobSpec.labels:type_name -> leaderd.v1.JobSpec.LabelsEntry
-	0,  // 6: leaderd.v1.JobSpec.overlap:type_name -> leaderd.v1.Overlap
-	1,  // 7: leaderd.v1.JobSpec.catch_up:type_name -> leaderd.v1.CatchUp
-	4,  // 8: leaderd.v1.JobSpec.guarantee:type_name -> leaderd.v1.Guarantee
-	34, // 9: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
-	30, // 10: leaderd.v1.JobSpec.node_selector:type_name -> leaderd.v1.JobSpec.NodeSelectorEntry
-	34, // 11: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
-	34, // 12: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
-	33, // 13: leaderd.v1.JobSpec.start_time:type_name -> google.protobuf.Timestamp
-	33, // 14: leaderd.v1.JobSpec.end_time:type_name -> google.protobuf.Timestamp
-	34, // 15: leaderd.v1.JobSpec.jitter:type_name -> google.protobuf.Duration
-	2,  // 16: leaderd.v1.JobSpec.missing_time:type_name -> leaderd.v1.MissingTime
-	3,  // 17: leaderd.v1.JobSpec.repeated_time:type_name -> leaderd.v1.RepeatedTime
-	34, // 18: leaderd.v1.JobSpec.catch_up_window:type_name -> google.protobuf.Duration
-	9,  // 19: leaderd.v1.JobSpec.retention:type_name -> leaderd.v1.Retention
-	10, // 20: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
-	11, // 21: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
-	12, // 22: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
-	34, // 23: leaderd.v1.Retention.max_age:type_name -> google.protobuf.Duration
-	31, // 24: leaderd.v1.Command.env:type_name -> leaderd.v1.Command.EnvEntry
-	32, // 25: leaderd.v1.Http.headers:type_name -> leaderd.v1.Http.HeadersEntry
-	7,  // 26: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
-	7,  // 27: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
-	5,  // 28: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
-	33, // 29: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
-	33, // 30: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
-	33, // 31: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
-	8,  // 32: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
-	35, // 33: leaderd.v1.JobVersion.calendars:type_name -> leaderd.v1.JobCalendar
-	17, // 34: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
-	7,  // 35: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
-	36, // 36: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	7,  // 37: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
-	6,  // 38: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
-	33, // 39: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
-	7,  // 40: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
-	7,  // 41: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
-	13, // 42: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
-	15, // 43: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
-	18, // 44: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
-	20, // 45: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
-	22, // 46: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
-	23, // 47: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
-	25, // 48: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
-	27, // 49: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
-	14, // 50: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
-	16, // 51: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
-	19, // 52: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
-	21, // 53: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
-	37, // 54: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	24, // 55: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
-	26, // 56: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
-	28, // 57: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
-	50, // [50:58] is the sub-list for method output_type
-	42, // [42:50] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	10, // 0: leaderd.v1.Job.spec:type_name -> leaderd.v1.JobSpec
+	36, // 1: leaderd.v1.Job.create_time:type_name -> google.protobuf.Timestamp
+	36, // 2: leaderd.v1.Job.update_time:type_name -> google.protobuf.Timestamp
+	36, // 3: leaderd.v1.Job.next_slot:type_name -> google.protobuf.Timestamp
+	36, // 4: leaderd.v1.Job.paused_until:type_name -> google.protobuf.Timestamp
+	32, // 5: leaderd.v1.JobSpec.labels:type_name -> leaderd.v1.JobSpec.LabelsEntry
+	1,  // 6: leaderd.v1.JobSpec.overlap:type_name -> leaderd.v1.Overlap
+	2,  // 7: leaderd.v1.JobSpec.catch_up:type_name -> leaderd.v1.CatchUp
+	5,  // 8: leaderd.v1.JobSpec.guarantee:type_name -> leaderd.v1.Guarantee
+	37, // 9: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
+	33, // 10: leaderd.v1.JobSpec.node_selector:type_name -> leaderd.v1.JobSpec.NodeSelectorEntry
+	37, // 11: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
+	37, // 12: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
+	36, // 13: leaderd.v1.JobSpec.start_time:type_name -> google.protobuf.Timestamp
+	36, // 14: leaderd.v1.JobSpec.end_time:type_name -> google.protobuf.Timestamp
+	37, // 15: leaderd.v1.JobSpec.jitter:type_name -> google.protobuf.Duration
+	3,  // 16: leaderd.v1.JobSpec.missing_time:type_name -> leaderd.v1.MissingTime
+	4,  // 17: leaderd.v1.JobSpec.repeated_time:type_name -> leaderd.v1.RepeatedTime
+	37, // 18: leaderd.v1.JobSpec.catch_up_window:type_name -> google.protobuf.Duration
+	15, // 19: leaderd.v1.JobSpec.checkpoint:type_name -> leaderd.v1.CheckpointPolicy
+	0,  // 20: leaderd.v1.JobSpec.drain:type_name -> leaderd.v1.Drain
+	11, // 21: leaderd.v1.JobSpec.retention:type_name -> leaderd.v1.Retention
+	12, // 22: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
+	13, // 23: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
+	14, // 24: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
+	37, // 25: leaderd.v1.Retention.max_age:type_name -> google.protobuf.Duration
+	34, // 26: leaderd.v1.Command.env:type_name -> leaderd.v1.Command.EnvEntry
+	35, // 27: leaderd.v1.Http.headers:type_name -> leaderd.v1.Http.HeadersEntry
+	6,  // 28: leaderd.v1.CheckpointPolicy.scope:type_name -> leaderd.v1.CheckpointPolicy.Scope
+	9,  // 29: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
+	9,  // 30: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
+	7,  // 31: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
+	36, // 32: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
+	36, // 33: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
+	36, // 34: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
+	10, // 35: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
+	38, // 36: leaderd.v1.JobVersion.calendars:type_name -> leaderd.v1.JobCalendar
+	20, // 37: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
+	9,  // 38: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
+	39, // 39: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	9,  // 40: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
+	8,  // 41: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
+	36, // 42: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
+	9,  // 43: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
+	9,  // 44: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
+	16, // 45: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
+	18, // 46: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
+	21, // 47: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
+	23, // 48: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
+	25, // 49: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
+	26, // 50: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
+	28, // 51: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
+	30, // 52: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
+	17, // 53: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
+	19, // 54: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
+	22, // 55: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
+	24, // 56: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
+	40, // 57: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	27, // 58: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
+	29, // 59: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
+	31, // 60: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
+	53, // [53:61] is the sub-list for method output_type
+	45, // [45:53] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_job_proto_init() }
@@ -2622,8 +2839,8 @@ func file_leaderd_v1_job_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_job_proto_rawDesc), len(file_leaderd_v1_job_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   26,
+			NumEnums:      9,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -165,7 +165,7 @@ func (x ListRunsRequest_Order) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ListRunsRequest_Order.Descriptor instead.
 func (ListRunsRequest_Order) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{6, 0}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{7, 0}
 }
 
 // Run is one execution of a job, or the verdict on a slot that had none.
@@ -347,7 +347,10 @@ type Attempt struct {
 	// The command's exit code or the HTTP status; absent if there was none.
 	ExitCode *int32 `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	// What went wrong; at most 1 KiB.
-	Error         string `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`
+	Error string `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`
+	// How far it has come, or had when it ended. Absent where it does not say; of a try
+	// that runs, GetRun tells it, and ListRuns where that is asked for.
+	Progress      *Progress `protobuf:"bytes,50,opt,name=progress,proto3" json:"progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -452,6 +455,96 @@ func (x *Attempt) GetError() string {
 	return ""
 }
 
+func (x *Attempt) GetProgress() *Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+// Progress is how far an attempt says that it has come.
+type Progress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// So much is done.
+	Done int64 `protobuf:"varint,1,opt,name=done,proto3" json:"done,omitempty"`
+	// Of so much; 0: it is not known.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// In words; at most 256 bytes.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// When it said so; absent where the attempt has ended. It is stored every 5 seconds
+	// at most.
+	ReportTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=report_time,json=reportTime,proto3" json:"report_time,omitempty"`
+	// When all is done, if it goes on as fast as since the attempt's first report.
+	EstimatedEndTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=estimated_end_time,json=estimatedEndTime,proto3" json:"estimated_end_time,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Progress) Reset() {
+	*x = Progress{}
+	mi := &file_leaderd_v1_run_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Progress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Progress) ProtoMessage() {}
+
+func (x *Progress) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_run_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Progress.ProtoReflect.Descriptor instead.
+func (*Progress) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Progress) GetDone() int64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *Progress) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *Progress) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Progress) GetReportTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReportTime
+	}
+	return nil
+}
+
+func (x *Progress) GetEstimatedEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EstimatedEndTime
+	}
+	return nil
+}
+
 // GetRunRequest names a run.
 type GetRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -463,7 +556,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[2]
+	mi := &file_leaderd_v1_run_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -475,7 +568,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[2]
+	mi := &file_leaderd_v1_run_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -488,7 +581,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{2}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetRunRequest) GetName() string {
@@ -509,7 +602,7 @@ type GetRunResponse struct {
 
 func (x *GetRunResponse) Reset() {
 	*x = GetRunResponse{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[3]
+	mi := &file_leaderd_v1_run_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -521,7 +614,7 @@ func (x *GetRunResponse) String() string {
 func (*GetRunResponse) ProtoMessage() {}
 
 func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[3]
+	mi := &file_leaderd_v1_run_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -534,7 +627,7 @@ func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunResponse.ProtoReflect.Descriptor instead.
 func (*GetRunResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{3}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GetRunResponse) GetRun() *Run {
@@ -557,7 +650,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[4]
+	mi := &file_leaderd_v1_run_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -569,7 +662,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[4]
+	mi := &file_leaderd_v1_run_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -582,7 +675,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{4}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CancelRunRequest) GetName() string {
@@ -610,7 +703,7 @@ type CancelRunResponse struct {
 
 func (x *CancelRunResponse) Reset() {
 	*x = CancelRunResponse{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[5]
+	mi := &file_leaderd_v1_run_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -622,7 +715,7 @@ func (x *CancelRunResponse) String() string {
 func (*CancelRunResponse) ProtoMessage() {}
 
 func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[5]
+	mi := &file_leaderd_v1_run_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -635,7 +728,7 @@ func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunResponse.ProtoReflect.Descriptor instead.
 func (*CancelRunResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{5}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CancelRunResponse) GetRun() *Run {
@@ -661,14 +754,16 @@ type ListRunsRequest struct {
 	// Only runs that this node has or had an attempt at.
 	Node string `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
 	// Only runs that were due at this time or later.
-	SinceTime     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
+	SinceTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
+	// Answer the progress of tries that run, too.
+	Progress      bool `protobuf:"varint,50,opt,name=progress,proto3" json:"progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[6]
+	mi := &file_leaderd_v1_run_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -680,7 +775,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[6]
+	mi := &file_leaderd_v1_run_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -693,7 +788,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{6}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListRunsRequest) GetParent() string {
@@ -745,6 +840,13 @@ func (x *ListRunsRequest) GetSinceTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *ListRunsRequest) GetProgress() bool {
+	if x != nil {
+		return x.Progress
+	}
+	return false
+}
+
 // ListRunsResponse has a page of runs.
 type ListRunsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -764,7 +866,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[7]
+	mi := &file_leaderd_v1_run_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +878,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[7]
+	mi := &file_leaderd_v1_run_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +891,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{7}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -859,7 +961,7 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\rSTATE_SKIPPED\x10\n" +
 	"\x12\x10\n" +
 	"\fSTATE_MISSED\x10\v\x12\x14\n" +
-	"\x10STATE_UNREADABLE\x10\f\"\xff\x02\n" +
+	"\x10STATE_UNREADABLE\x10\f\"\xb1\x03\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
@@ -873,9 +975,17 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\x05state\x18\b \x01(\x0e2\x15.leaderd.v1.Run.StateR\x05state\x12 \n" +
 	"\texit_code\x18\t \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x14\n" +
 	"\x05error\x18\n" +
-	" \x01(\tR\x05errorB\f\n" +
+	" \x01(\tR\x05error\x120\n" +
+	"\bprogress\x182 \x01(\v2\x14.leaderd.v1.ProgressR\bprogressB\f\n" +
 	"\n" +
-	"_exit_code\"#\n" +
+	"_exit_code\"\xd5\x01\n" +
+	"\bProgress\x12\x12\n" +
+	"\x04done\x18\x01 \x01(\x03R\x04done\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12;\n" +
+	"\vreport_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"reportTime\x12H\n" +
+	"\x12estimated_end_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x10estimatedEndTime\"#\n" +
 	"\rGetRunRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"3\n" +
 	"\x0eGetRunResponse\x12!\n" +
@@ -884,7 +994,7 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"6\n" +
 	"\x11CancelRunResponse\x12!\n" +
-	"\x03run\x18\x01 \x01(\v2\x0f.leaderd.v1.RunR\x03run\"\xdd\x02\n" +
+	"\x03run\x18\x01 \x01(\v2\x0f.leaderd.v1.RunR\x03run\"\xf9\x02\n" +
 	"\x0fListRunsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -894,7 +1004,8 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\x06states\x18\x05 \x03(\x0e2\x15.leaderd.v1.Run.StateR\x06states\x12\x12\n" +
 	"\x04node\x18\x06 \x01(\tR\x04node\x129\n" +
 	"\n" +
-	"since_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\"?\n" +
+	"since_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\x12\x1a\n" +
+	"\bprogress\x182 \x01(\bR\bprogress\"?\n" +
 	"\x05Order\x12\x15\n" +
 	"\x11ORDER_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tORDER_JOB\x10\x01\x12\x10\n" +
@@ -923,48 +1034,52 @@ func file_leaderd_v1_run_proto_rawDescGZIP() []byte {
 }
 
 var file_leaderd_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_leaderd_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_leaderd_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_leaderd_v1_run_proto_goTypes = []any{
 	(Run_State)(0),                // 0: leaderd.v1.Run.State
 	(ListRunsRequest_Order)(0),    // 1: leaderd.v1.ListRunsRequest.Order
 	(*Run)(nil),                   // 2: leaderd.v1.Run
 	(*Attempt)(nil),               // 3: leaderd.v1.Attempt
-	(*GetRunRequest)(nil),         // 4: leaderd.v1.GetRunRequest
-	(*GetRunResponse)(nil),        // 5: leaderd.v1.GetRunResponse
-	(*CancelRunRequest)(nil),      // 6: leaderd.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),     // 7: leaderd.v1.CancelRunResponse
-	(*ListRunsRequest)(nil),       // 8: leaderd.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 9: leaderd.v1.ListRunsResponse
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*Progress)(nil),              // 4: leaderd.v1.Progress
+	(*GetRunRequest)(nil),         // 5: leaderd.v1.GetRunRequest
+	(*GetRunResponse)(nil),        // 6: leaderd.v1.GetRunResponse
+	(*CancelRunRequest)(nil),      // 7: leaderd.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),     // 8: leaderd.v1.CancelRunResponse
+	(*ListRunsRequest)(nil),       // 9: leaderd.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),      // 10: leaderd.v1.ListRunsResponse
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
 }
 var file_leaderd_v1_run_proto_depIdxs = []int32{
 	0,  // 0: leaderd.v1.Run.state:type_name -> leaderd.v1.Run.State
-	10, // 1: leaderd.v1.Run.due_time:type_name -> google.protobuf.Timestamp
-	10, // 2: leaderd.v1.Run.until_time:type_name -> google.protobuf.Timestamp
+	11, // 1: leaderd.v1.Run.due_time:type_name -> google.protobuf.Timestamp
+	11, // 2: leaderd.v1.Run.until_time:type_name -> google.protobuf.Timestamp
 	3,  // 3: leaderd.v1.Run.attempts:type_name -> leaderd.v1.Attempt
-	10, // 4: leaderd.v1.Run.next_attempt_time:type_name -> google.protobuf.Timestamp
-	10, // 5: leaderd.v1.Attempt.claim_time:type_name -> google.protobuf.Timestamp
-	10, // 6: leaderd.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
-	10, // 7: leaderd.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
+	11, // 4: leaderd.v1.Run.next_attempt_time:type_name -> google.protobuf.Timestamp
+	11, // 5: leaderd.v1.Attempt.claim_time:type_name -> google.protobuf.Timestamp
+	11, // 6: leaderd.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
+	11, // 7: leaderd.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
 	0,  // 8: leaderd.v1.Attempt.state:type_name -> leaderd.v1.Run.State
-	2,  // 9: leaderd.v1.GetRunResponse.run:type_name -> leaderd.v1.Run
-	2,  // 10: leaderd.v1.CancelRunResponse.run:type_name -> leaderd.v1.Run
-	1,  // 11: leaderd.v1.ListRunsRequest.order:type_name -> leaderd.v1.ListRunsRequest.Order
-	0,  // 12: leaderd.v1.ListRunsRequest.states:type_name -> leaderd.v1.Run.State
-	10, // 13: leaderd.v1.ListRunsRequest.since_time:type_name -> google.protobuf.Timestamp
-	2,  // 14: leaderd.v1.ListRunsResponse.runs:type_name -> leaderd.v1.Run
-	10, // 15: leaderd.v1.ListRunsResponse.removed_until:type_name -> google.protobuf.Timestamp
-	4,  // 16: leaderd.v1.RunService.GetRun:input_type -> leaderd.v1.GetRunRequest
-	8,  // 17: leaderd.v1.RunService.ListRuns:input_type -> leaderd.v1.ListRunsRequest
-	6,  // 18: leaderd.v1.RunService.CancelRun:input_type -> leaderd.v1.CancelRunRequest
-	5,  // 19: leaderd.v1.RunService.GetRun:output_type -> leaderd.v1.GetRunResponse
-	9,  // 20: leaderd.v1.RunService.ListRuns:output_type -> leaderd.v1.ListRunsResponse
-	7,  // 21: leaderd.v1.RunService.CancelRun:output_type -> leaderd.v1.CancelRunResponse
-	19, // [19:22] is the sub-list for method output_type
-	16, // [16:19] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	4,  // 9: leaderd.v1.Attempt.progress:type_name -> leaderd.v1.Progress
+	11, // 10: leaderd.v1.Progress.report_time:type_name -> google.protobuf.Timestamp
+	11, // 11: leaderd.v1.Progress.estimated_end_time:type_name -> google.protobuf.Timestamp
+	2,  // 12: leaderd.v1.GetRunResponse.run:type_name -> leaderd.v1.Run
+	2,  // 13: leaderd.v1.CancelRunResponse.run:type_name -> leaderd.v1.Run
+	1,  // 14: leaderd.v1.ListRunsRequest.order:type_name -> leaderd.v1.ListRunsRequest.Order
+	0,  // 15: leaderd.v1.ListRunsRequest.states:type_name -> leaderd.v1.Run.State
+	11, // 16: leaderd.v1.ListRunsRequest.since_time:type_name -> google.protobuf.Timestamp
+	2,  // 17: leaderd.v1.ListRunsResponse.runs:type_name -> leaderd.v1.Run
+	11, // 18: leaderd.v1.ListRunsResponse.removed_until:type_name -> google.protobuf.Timestamp
+	5,  // 19: leaderd.v1.RunService.GetRun:input_type -> leaderd.v1.GetRunRequest
+	9,  // 20: leaderd.v1.RunService.ListRuns:input_type -> leaderd.v1.ListRunsRequest
+	7,  // 21: leaderd.v1.RunService.CancelRun:input_type -> leaderd.v1.CancelRunRequest
+	6,  // 22: leaderd.v1.RunService.GetRun:output_type -> leaderd.v1.GetRunResponse
+	10, // 23: leaderd.v1.RunService.ListRuns:output_type -> leaderd.v1.ListRunsResponse
+	8,  // 24: leaderd.v1.RunService.CancelRun:output_type -> leaderd.v1.CancelRunResponse
+	22, // [22:25] is the sub-list for method output_type
+	19, // [19:22] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_run_proto_init() }
@@ -979,7 +1094,7 @@ func file_leaderd_v1_run_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_run_proto_rawDesc), len(file_leaderd_v1_run_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -695,9 +695,15 @@ type Attempt struct {
 	// Exit code or status.
 	ExitCode *int32 `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	// What went wrong.
-	Error         string `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Error string `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`
+	// What it last said of its progress: so much is done.
+	ProgressDone int64 `protobuf:"varint,50,opt,name=progress_done,json=progressDone,proto3" json:"progress_done,omitempty"`
+	// Of so much; 0: it is not known.
+	ProgressTotal int64 `protobuf:"varint,51,opt,name=progress_total,json=progressTotal,proto3" json:"progress_total,omitempty"`
+	// In words.
+	ProgressMessage string `protobuf:"bytes,52,opt,name=progress_message,json=progressMessage,proto3" json:"progress_message,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Attempt) Reset() {
@@ -796,6 +802,27 @@ func (x *Attempt) GetExitCode() int32 {
 func (x *Attempt) GetError() string {
 	if x != nil {
 		return x.Error
+	}
+	return ""
+}
+
+func (x *Attempt) GetProgressDone() int64 {
+	if x != nil {
+		return x.ProgressDone
+	}
+	return 0
+}
+
+func (x *Attempt) GetProgressTotal() int64 {
+	if x != nil {
+		return x.ProgressTotal
+	}
+	return 0
+}
+
+func (x *Attempt) GetProgressMessage() string {
+	if x != nil {
+		return x.ProgressMessage
 	}
 	return ""
 }
@@ -1027,15 +1054,23 @@ func (x *Pending) GetQueued() int64 {
 	return 0
 }
 
-// Checkpoint is the value of checkpoints/….
+// Checkpoint is the value of checkpoints/…/<shard> and of those below it. The first
+// names the last checkpoint of the shard, and is what the next one compares; the
+// others hold what was saved.
 type Checkpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the work saved.
+	// What the work saved. Below the shard's key alone.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
 	// The token of the attempt that saved it.
 	Token int64 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
 	// When.
-	Saved         int64 `protobuf:"varint,3,opt,name=saved,proto3" json:"saved,omitempty"`
+	Saved int64 `protobuf:"varint,3,opt,name=saved,proto3" json:"saved,omitempty"`
+	// Counts the shard's checkpoints from 1.
+	Number int64 `protobuf:"varint,50,opt,name=number,proto3" json:"number,omitempty"`
+	// How many of the last are kept: a checkpoint is at its number modulo this.
+	Keep int32 `protobuf:"varint,51,opt,name=keep,proto3" json:"keep,omitempty"`
+	// The run that saved it.
+	Run           string `protobuf:"bytes,52,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1091,6 +1126,127 @@ func (x *Checkpoint) GetSaved() int64 {
 	return 0
 }
 
+func (x *Checkpoint) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetKeep() int32 {
+	if x != nil {
+		return x.Keep
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+// Progress is the value of progress/….
+type Progress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// So much is done.
+	Done int64 `protobuf:"varint,1,opt,name=done,proto3" json:"done,omitempty"`
+	// Of so much; 0: it is not known.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// In words.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// When it was reported.
+	Reported int64 `protobuf:"varint,4,opt,name=reported,proto3" json:"reported,omitempty"`
+	// How much was done at the attempt's first report.
+	Begun int64 `protobuf:"varint,5,opt,name=begun,proto3" json:"begun,omitempty"`
+	// When that was.
+	BegunAt int64 `protobuf:"varint,6,opt,name=begun_at,json=begunAt,proto3" json:"begun_at,omitempty"`
+	// The attempt's token.
+	Token         int64 `protobuf:"varint,7,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Progress) Reset() {
+	*x = Progress{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Progress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Progress) ProtoMessage() {}
+
+func (x *Progress) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Progress.ProtoReflect.Descriptor instead.
+func (*Progress) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Progress) GetDone() int64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *Progress) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *Progress) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Progress) GetReported() int64 {
+	if x != nil {
+		return x.Reported
+	}
+	return 0
+}
+
+func (x *Progress) GetBegun() int64 {
+	if x != nil {
+		return x.Begun
+	}
+	return 0
+}
+
+func (x *Progress) GetBegunAt() int64 {
+	if x != nil {
+		return x.BegunAt
+	}
+	return 0
+}
+
+func (x *Progress) GetToken() int64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
 // Node is the value of nodes/….
 type Node struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1114,7 +1270,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1126,7 +1282,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1139,7 +1295,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{10}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Node) GetControl() bool {
@@ -1225,7 +1381,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1393,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1406,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Watermark) GetInstant() int64 {
@@ -1343,7 +1499,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1511,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +1524,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ClockSkew) GetNode() string {
@@ -1404,7 +1560,7 @@ type Late struct {
 
 func (x *Late) Reset() {
 	*x = Late{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1572,7 @@ func (x *Late) String() string {
 func (*Late) ProtoMessage() {}
 
 func (x *Late) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1585,7 @@ func (x *Late) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Late.ProtoReflect.Descriptor instead.
 func (*Late) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{13}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Late) GetRuns() int64 {
@@ -1480,7 +1636,7 @@ type UnreadableGate struct {
 
 func (x *UnreadableGate) Reset() {
 	*x = UnreadableGate{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1648,7 @@ func (x *UnreadableGate) String() string {
 func (*UnreadableGate) ProtoMessage() {}
 
 func (x *UnreadableGate) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1661,7 @@ func (x *UnreadableGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreadableGate.ProtoReflect.Descriptor instead.
 func (*UnreadableGate) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{14}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UnreadableGate) GetNamespace() string {
@@ -1538,7 +1694,7 @@ type Closed struct {
 
 func (x *Closed) Reset() {
 	*x = Closed{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1550,7 +1706,7 @@ func (x *Closed) String() string {
 func (*Closed) ProtoMessage() {}
 
 func (x *Closed) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1563,7 +1719,7 @@ func (x *Closed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Closed.ProtoReflect.Descriptor instead.
 func (*Closed) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{15}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Closed) GetInstant() int64 {
@@ -1629,14 +1785,16 @@ type Backfill struct {
 	// By whom.
 	CancelActor string `protobuf:"bytes,19,opt,name=cancel_actor,json=cancelActor,proto3" json:"cancel_actor,omitempty"`
 	// Why.
-	CancelReason  string `protobuf:"bytes,20,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
+	CancelReason string `protobuf:"bytes,20,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
+	// Runs that are under way end with it.
+	CancelRunning bool `protobuf:"varint,21,opt,name=cancel_running,json=cancelRunning,proto3" json:"cancel_running,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1648,7 +1806,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1661,7 +1819,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{16}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Backfill) GetFrom() int64 {
@@ -1804,6 +1962,13 @@ func (x *Backfill) GetCancelReason() string {
 	return ""
 }
 
+func (x *Backfill) GetCancelRunning() bool {
+	if x != nil {
+		return x.CancelRunning
+	}
+	return false
+}
+
 // BackfillSlots is the value of backfillslots/…, which lives as long as the
 // backfill is under way.
 type BackfillSlots struct {
@@ -1817,7 +1982,7 @@ type BackfillSlots struct {
 
 func (x *BackfillSlots) Reset() {
 	*x = BackfillSlots{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1829,7 +1994,7 @@ func (x *BackfillSlots) String() string {
 func (*BackfillSlots) ProtoMessage() {}
 
 func (x *BackfillSlots) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1842,7 +2007,7 @@ func (x *BackfillSlots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillSlots.ProtoReflect.Descriptor instead.
 func (*BackfillSlots) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{17}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BackfillSlots) GetSteps() []int64 {
@@ -1865,7 +2030,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1877,7 +2042,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1890,7 +2055,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{18}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Segment) GetBlock() []byte {
@@ -1924,7 +2089,7 @@ type SegmentBlock struct {
 
 func (x *SegmentBlock) Reset() {
 	*x = SegmentBlock{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1936,7 +2101,7 @@ func (x *SegmentBlock) String() string {
 func (*SegmentBlock) ProtoMessage() {}
 
 func (x *SegmentBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1949,7 +2114,7 @@ func (x *SegmentBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentBlock.ProtoReflect.Descriptor instead.
 func (*SegmentBlock) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{19}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SegmentBlock) GetRuns() []string {
@@ -1986,7 +2151,7 @@ type Swept struct {
 
 func (x *Swept) Reset() {
 	*x = Swept{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1998,7 +2163,7 @@ func (x *Swept) String() string {
 func (*Swept) ProtoMessage() {}
 
 func (x *Swept) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2011,7 +2176,7 @@ func (x *Swept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Swept.ProtoReflect.Descriptor instead.
 func (*Swept) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{20}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Swept) GetFloor() int64 {
@@ -2097,7 +2262,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\trequested\x18\x01 \x01(\x03R\trequested\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail\"\x85\x02\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\"\xfc\x02\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
@@ -2109,7 +2274,10 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x05state\x18\b \x01(\rR\x05state\x12 \n" +
 	"\texit_code\x18\t \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x14\n" +
 	"\x05error\x18\n" +
-	" \x01(\tR\x05errorB\f\n" +
+	" \x01(\tR\x05error\x12#\n" +
+	"\rprogress_done\x182 \x01(\x03R\fprogressDone\x12%\n" +
+	"\x0eprogress_total\x183 \x01(\x03R\rprogressTotal\x12)\n" +
+	"\x10progress_message\x184 \x01(\tR\x0fprogressMessageB\f\n" +
 	"\n" +
 	"_exit_code\"\xce\x02\n" +
 	"\x06Record\x12\x1e\n" +
@@ -2133,12 +2301,23 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12#\n" +
 	"\rallow_overlap\x18\x04 \x01(\bR\fallowOverlap\x12\x16\n" +
-	"\x06queued\x18\x05 \x01(\x03R\x06queued\"L\n" +
+	"\x06queued\x18\x05 \x01(\x03R\x06queued\"\x8a\x01\n" +
 	"\n" +
 	"Checkpoint\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x03R\x05token\x12\x14\n" +
-	"\x05saved\x18\x03 \x01(\x03R\x05saved\"\x9d\x02\n" +
+	"\x05saved\x18\x03 \x01(\x03R\x05saved\x12\x16\n" +
+	"\x06number\x182 \x01(\x03R\x06number\x12\x12\n" +
+	"\x04keep\x183 \x01(\x05R\x04keep\x12\x10\n" +
+	"\x03run\x184 \x01(\tR\x03run\"\xb1\x01\n" +
+	"\bProgress\x12\x12\n" +
+	"\x04done\x18\x01 \x01(\x03R\x04done\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12\x1a\n" +
+	"\breported\x18\x04 \x01(\x03R\breported\x12\x14\n" +
+	"\x05begun\x18\x05 \x01(\x03R\x05begun\x12\x19\n" +
+	"\bbegun_at\x18\x06 \x01(\x03R\abegunAt\x12\x14\n" +
+	"\x05token\x18\a \x01(\x03R\x05token\"\x9d\x02\n" +
 	"\x04Node\x12\x18\n" +
 	"\acontrol\x18\x01 \x01(\bR\acontrol\x12\x1a\n" +
 	"\bexecutor\x18\x02 \x01(\bR\bexecutor\x12\x18\n" +
@@ -2178,7 +2357,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06Closed\x12\x18\n" +
 	"\ainstant\x18\x01 \x01(\x03R\ainstant\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x03R\x04term\x12\x12\n" +
-	"\x04mark\x18\x03 \x01(\x03R\x04mark\"\x97\x04\n" +
+	"\x04mark\x18\x03 \x01(\x03R\x04mark\"\xbe\x04\n" +
 	"\bBackfill\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x03R\x02to\x12\x10\n" +
@@ -2201,7 +2380,8 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\vcancel_time\x18\x12 \x01(\x03R\n" +
 	"cancelTime\x12!\n" +
 	"\fcancel_actor\x18\x13 \x01(\tR\vcancelActor\x12#\n" +
-	"\rcancel_reason\x18\x14 \x01(\tR\fcancelReason\"%\n" +
+	"\rcancel_reason\x18\x14 \x01(\tR\fcancelReason\x12%\n" +
+	"\x0ecancel_running\x18\x15 \x01(\bR\rcancelRunning\"%\n" +
 	"\rBackfillSlots\x12\x14\n" +
 	"\x05steps\x18\x01 \x03(\x12R\x05steps\"3\n" +
 	"\aSegment\x12\x14\n" +
@@ -2227,7 +2407,7 @@ func file_leaderd_state_v1_state_proto_rawDescGZIP() []byte {
 	return file_leaderd_state_v1_state_proto_rawDescData
 }
 
-var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_leaderd_state_v1_state_proto_goTypes = []any{
 	(*Job)(nil),             // 0: leaderd.state.v1.Job
 	(*Calendar)(nil),        // 1: leaderd.state.v1.Calendar
@@ -2239,33 +2419,34 @@ var file_leaderd_state_v1_state_proto_goTypes = []any{
 	(*Record)(nil),          // 7: leaderd.state.v1.Record
 	(*Pending)(nil),         // 8: leaderd.state.v1.Pending
 	(*Checkpoint)(nil),      // 9: leaderd.state.v1.Checkpoint
-	(*Node)(nil),            // 10: leaderd.state.v1.Node
-	(*Watermark)(nil),       // 11: leaderd.state.v1.Watermark
-	(*ClockSkew)(nil),       // 12: leaderd.state.v1.ClockSkew
-	(*Late)(nil),            // 13: leaderd.state.v1.Late
-	(*UnreadableGate)(nil),  // 14: leaderd.state.v1.UnreadableGate
-	(*Closed)(nil),          // 15: leaderd.state.v1.Closed
-	(*Backfill)(nil),        // 16: leaderd.state.v1.Backfill
-	(*BackfillSlots)(nil),   // 17: leaderd.state.v1.BackfillSlots
-	(*Segment)(nil),         // 18: leaderd.state.v1.Segment
-	(*SegmentBlock)(nil),    // 19: leaderd.state.v1.SegmentBlock
-	(*Swept)(nil),           // 20: leaderd.state.v1.Swept
-	nil,                     // 21: leaderd.state.v1.Node.LabelsEntry
-	(*v1.JobSpec)(nil),      // 22: leaderd.v1.JobSpec
-	(*v1.JobCalendar)(nil),  // 23: leaderd.v1.JobCalendar
-	(*v1.CalendarSpec)(nil), // 24: leaderd.v1.CalendarSpec
+	(*Progress)(nil),        // 10: leaderd.state.v1.Progress
+	(*Node)(nil),            // 11: leaderd.state.v1.Node
+	(*Watermark)(nil),       // 12: leaderd.state.v1.Watermark
+	(*ClockSkew)(nil),       // 13: leaderd.state.v1.ClockSkew
+	(*Late)(nil),            // 14: leaderd.state.v1.Late
+	(*UnreadableGate)(nil),  // 15: leaderd.state.v1.UnreadableGate
+	(*Closed)(nil),          // 16: leaderd.state.v1.Closed
+	(*Backfill)(nil),        // 17: leaderd.state.v1.Backfill
+	(*BackfillSlots)(nil),   // 18: leaderd.state.v1.BackfillSlots
+	(*Segment)(nil),         // 19: leaderd.state.v1.Segment
+	(*SegmentBlock)(nil),    // 20: leaderd.state.v1.SegmentBlock
+	(*Swept)(nil),           // 21: leaderd.state.v1.Swept
+	nil,                     // 22: leaderd.state.v1.Node.LabelsEntry
+	(*v1.JobSpec)(nil),      // 23: leaderd.v1.JobSpec
+	(*v1.JobCalendar)(nil),  // 24: leaderd.v1.JobCalendar
+	(*v1.CalendarSpec)(nil), // 25: leaderd.v1.CalendarSpec
 }
 var file_leaderd_state_v1_state_proto_depIdxs = []int32{
-	22, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
-	23, // 1: leaderd.state.v1.Job.calendars:type_name -> leaderd.v1.JobCalendar
-	24, // 2: leaderd.state.v1.Calendar.spec:type_name -> leaderd.v1.CalendarSpec
+	23, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
+	24, // 1: leaderd.state.v1.Job.calendars:type_name -> leaderd.v1.JobCalendar
+	25, // 2: leaderd.state.v1.Calendar.spec:type_name -> leaderd.v1.CalendarSpec
 	0,  // 3: leaderd.state.v1.Version.job:type_name -> leaderd.state.v1.Job
 	6,  // 4: leaderd.state.v1.Live.attempts:type_name -> leaderd.state.v1.Attempt
 	6,  // 5: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
-	21, // 6: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
-	13, // 7: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
-	14, // 8: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
-	12, // 9: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
+	22, // 6: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
+	14, // 7: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
+	15, // 8: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
+	13, // 9: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
 	7,  // 10: leaderd.state.v1.SegmentBlock.records:type_name -> leaderd.state.v1.Record
 	11, // [11:11] is the sub-list for method output_type
 	11, // [11:11] is the sub-list for method input_type
@@ -2286,7 +2467,7 @@ func file_leaderd_state_v1_state_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_state_v1_state_proto_rawDesc), len(file_leaderd_state_v1_state_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -98,7 +98,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		records: f.NewGauge(prometheus.GaugeOpts{
 			Name: "leaderd_planner_history_records",
-			Help: "Verdicts of the jobs that the last round had something to do for.",
+			Help: "Verdicts that the last look at the history of all jobs found.",
 		}),
 		oldest: f.NewGauge(prometheus.GaugeOpts{
 			Name: "leaderd_planner_history_oldest_seconds",

@@ -3,6 +3,8 @@ package config
 import (
 	"slices"
 	"time"
+
+	"github.com/leaderd/leaderd/state"
 )
 
 // Roles of a node.
@@ -64,6 +66,8 @@ type Config struct {
 	Election Election `koanf:"election"`
 	// Planner is what a leader does.
 	Planner Planner `koanf:"planner"`
+	// Retention is for how long a leader keeps past runs.
+	Retention Retention `koanf:"retention"`
 	// Executor is what a node with that role does.
 	Executor Executor `koanf:"executor"`
 	// Log is what the process writes about itself.
@@ -93,6 +97,26 @@ type Planner struct {
 	// HedgeDelay is how long after its due time a shard that nobody claimed is
 	// planned onto a second executor, 50ms–1m. Default: 500ms.
 	HedgeDelay time.Duration `koanf:"hedge_delay" usage:"when an unclaimed shard is planned onto a second executor"`
+}
+
+// Retention is for how long a leader keeps past runs. All control nodes should have
+// the same.
+type Retention struct {
+	// MaxRuns is how many of the newest runs of a job are kept at least, and at most
+	// an eighth more, unless the job says otherwise, 1–1000000. Default: 1000.
+	MaxRuns int `koanf:"max_runs" usage:"past runs kept of a job that does not say"`
+
+	// MaxAge is for how long they are kept, in the same way, 10m–87840h.
+	// Default: 720h.
+	MaxAge time.Duration `koanf:"max_age" usage:"for how long they are kept"`
+
+	// Period is how often each job's history is looked at, 1s–24h. Default: 10m.
+	Period time.Duration `koanf:"period" usage:"how often each job's history is looked at"`
+
+	// StoreBudgetBytes is how much etcd may have in use: beyond it the oldest history
+	// of all jobs is removed, whatever their limits. 0, or at least 8MiB. Default: 0,
+	// which is half of etcd's quota.
+	StoreBudgetBytes Bytes `koanf:"store_budget_bytes" usage:"what etcd may have in use before the oldest history goes; 0: half of its quota"`
 }
 
 // Executor is what a node with the role executor does.
@@ -132,6 +156,7 @@ func Default() Config {
 			MaxPlanned: 500_000,
 			HedgeDelay: 500 * time.Millisecond,
 		},
+		Retention: Retention{MaxRuns: state.DefaultRetainedRuns, MaxAge: state.DefaultRetainedAge, Period: 10 * time.Minute},
 		Executor: Executor{
 			RegistrationTTL:   5 * time.Second,
 			DrainGrace:        30 * time.Second,

@@ -60,6 +60,7 @@ func (c Config) Validate() error {
 	}
 	v.lease("election.ttl", c.Election.TTL)
 	c.checkPlanner(&v)
+	c.Retention.check(&v)
 	c.Executor.check(&v)
 	v.oneOf("log.level", c.Log.Level, logLevels)
 	v.oneOf("log.format", c.Log.Format, logFormats)
@@ -114,6 +115,15 @@ func (c Config) checkPlanner(v *checker) {
 	}
 	v.between("planner.max_planned", int64(c.Planner.MaxPlanned), 1_000, 10_000_000)
 	v.duration("planner.hedge_delay", c.Planner.HedgeDelay, 50*time.Millisecond, time.Minute)
+}
+
+func (r Retention) check(v *checker) {
+	v.between("retention.max_runs", int64(r.MaxRuns), 1, state.MaxRetainedRuns)
+	v.duration("retention.max_age", r.MaxAge, state.MinRetainedAge, state.MaxRetainedAge)
+	v.duration("retention.period", r.Period, time.Second, 24*time.Hour)
+	if r.StoreBudgetBytes != 0 && r.StoreBudgetBytes < 8*MiB {
+		v.fail("retention.store_budget_bytes", "%s is less than 8MiB; 0 is half of etcd's quota", r.StoreBudgetBytes)
+	}
 }
 
 func (e Executor) check(v *checker) {

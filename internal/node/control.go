@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
 	"github.com/leaderd/leaderd/election"
@@ -18,6 +17,7 @@ import (
 	"github.com/leaderd/leaderd/internal/rpc"
 	"github.com/leaderd/leaderd/planner"
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
+	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/etcdkv"
 	"github.com/leaderd/leaderd/state/kv"
 	"github.com/leaderd/leaderd/state/store"
@@ -46,11 +46,17 @@ type control struct {
 // startControl starts all that serves a control node's work and waits until it
 // can.
 func (n *Node) startControl(ctx context.Context, all *stages) (*control, error) {
-	db, client, err := n.openEtcd(ctx, all.next())
+	db, room, err := n.openEtcd(ctx, all.next())
 	if err != nil {
 		return nil, err
 	}
+	client := room.client
 	base := all.next()
+	base.run(room.run)
+	if room.member != nil {
+		base.run(room.member.KeepRoom)
+	}
+	n.health.Add(room.check())
 	c := &control{}
 	c.store, err = store.New(db, store.Config{
 		Prefix: n.cfg.Etcd.Prefix, Logger: n.log.Named("store"), Registerer: n.registry,
@@ -90,7 +96,7 @@ func (n *Node) startControl(ctx context.Context, all *stages) (*control, error) 
 	base.run(calendars.Run)
 	followed := calendars.Subscribe()
 	base.run(func(ctx context.Context) error { return keepCalendars(ctx, c.store, followed, n.log) })
-	c.planner, err = planner.New(c.store, planner.Sources{
+	c.planner, err = planner.New(c.store, room.sources(planner.Sources{
 		Catalog: catalog,
 		Fresh:   feed.WaitFor,
 		Nodes:   followNodes(nodes),
@@ -98,8 +104,12 @@ func (n *Node) startControl(ctx context.Context, all *stages) (*control, error) 
 		Cancels: followCancels(c.store, cancels, n.log),
 
 		Backfills: followBackfills(c.store, backfills, n.log),
-	}, planner.Config{
+	}), planner.Config{
 		Horizon: n.cfg.Planner.Horizon, MaxOpen: n.cfg.Planner.MaxPlanned, HedgeDelay: n.cfg.Planner.HedgeDelay,
+		Retention: planner.Retention{
+			Retention: state.Retention{MaxRuns: n.cfg.Retention.MaxRuns, MaxAge: n.cfg.Retention.MaxAge},
+			Period:    n.cfg.Retention.Period, Budget: int64(n.cfg.Retention.StoreBudgetBytes),
+		},
 		Logger: n.log.Named("planner"), Registerer: n.registry,
 	})
 	if err != nil {
@@ -168,7 +178,7 @@ func (n *Node) services(c *control, catalog *planner.Catalog, jobs *store.JobsCa
 
 // openEtcd answers the store and a client for the election: of a member in this
 // process, or of an etcd elsewhere.
-func (n *Node) openEtcd(ctx context.Context, st *stage) (kv.KV, *clientv3.Client, error) {
+func (n *Node) openEtcd(ctx context.Context, st *stage) (kv.KV, *room, error) {
 	log := n.log.Named("etcd")
 	if !n.cfg.EmbedsEtcd() {
 		client, err := etcd.Dial(n.cfg.Etcd, log)
@@ -176,7 +186,7 @@ func (n *Node) openEtcd(ctx context.Context, st *stage) (kv.KV, *clientv3.Client
 			return nil, nil, err
 		}
 		st.atEnd(client.Close)
-		return etcdkv.New(client, etcdkv.Options{}), client, nil
+		return etcdkv.New(client, etcdkv.Options{}), &room{client: client}, nil
 	}
 	member := etcd.New(n.cfg.Name, n.cfg.DataDir, n.cfg.Etcd, log)
 	st.run(member.Run)
@@ -186,7 +196,7 @@ func (n *Node) openEtcd(ctx context.Context, st *stage) (kv.KV, *clientv3.Client
 		return nil, nil, context.Cause(ctx)
 	}
 	n.health.Add(ops.Check{Name: "etcd member", Func: func(time.Time) error { return member.Check() }})
-	return member.KV(), member.Client(), nil
+	return member.KV(), &room{client: member.Client(), member: member}, nil
 }
 
 // leads answers what is wrong with the part of a node that leads: beat is the newest

@@ -240,7 +240,8 @@ func (s *Store) BackfilledSlots(ctx context.Context, id state.JobID, from, to ti
 	if holder != "" {
 		over = append(over, holder) // which may be over
 	}
-	for part := range slices.Chunk(over, runsPerTxn) {
+	slices.Sort(over) // the newest counts, wherever it lies
+	for part := range slices.Chunk(slices.Compact(over), runsPerTxn) {
 		entries, err := s.readRuns(ctx, id, part)
 		if err != nil {
 			return nil, fmt.Errorf("list backfilled slots of %s: %w", id, err)

@@ -497,7 +497,7 @@ func (x JobVersion_Change) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JobVersion_Change.Descriptor instead.
 func (JobVersion_Change) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{11, 0}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{13, 0}
 }
 
 // Result of an update.
@@ -554,7 +554,7 @@ func (x UpdateJobResponse_Result) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UpdateJobResponse_Result.Descriptor instead.
 func (UpdateJobResponse_Result) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{15, 0}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{17, 0}
 }
 
 // Job is a named spec: when something is due, what it runs, by which policies.
@@ -811,6 +811,22 @@ type JobSpec struct {
 	// For how long the job's past runs are kept. Default: what the cluster is
 	// configured to.
 	Retention *Retention `protobuf:"bytes,50,opt,name=retention,proto3" json:"retention,omitempty"`
+	// When an attempt that ended badly is made again. Default: never. A job whose
+	// guarantee is GUARANTEE_AT_MOST_ONCE has none.
+	Retry *Retry `protobuf:"bytes,30,opt,name=retry,proto3" json:"retry,omitempty"`
+	// Over all its attempts and the waits between them a run may take this long,
+	// counted from its first start: no attempt begins later, and one that is under
+	// way is stopped then. The verdict is timed_out:run_timeout. 1s–720h; default:
+	// none.
+	RunTimeout *durationpb.Duration `protobuf:"bytes,31,opt,name=run_timeout,json=runTimeout,proto3" json:"run_timeout,omitempty"`
+	// A run that has waited for others for this long (OVERLAP_QUEUE, _CANCEL,
+	// _REPLACE) is missed:queue_timeout. 1s–8784h; default: start_deadline alone
+	// counts.
+	QueueTimeout *durationpb.Duration `protobuf:"bytes,32,opt,name=queue_timeout,json=queueTimeout,proto3" json:"queue_timeout,omitempty"`
+	// Runs whose verdict is failed, timed_out or lost leave a dead letter, which has
+	// all that is needed to look at them and to run them again: see
+	// DeadLetterService. Default: they leave none.
+	DeadLetter *DeadLetterPolicy `protobuf:"bytes,33,opt,name=dead_letter,json=deadLetter,proto3" json:"dead_letter,omitempty"`
 	// What to run: exactly one.
 	//
 	// Types that are valid to be assigned to Target:
@@ -1038,6 +1054,34 @@ func (x *JobSpec) GetDrain() Drain {
 func (x *JobSpec) GetRetention() *Retention {
 	if x != nil {
 		return x.Retention
+	}
+	return nil
+}
+
+func (x *JobSpec) GetRetry() *Retry {
+	if x != nil {
+		return x.Retry
+	}
+	return nil
+}
+
+func (x *JobSpec) GetRunTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.RunTimeout
+	}
+	return nil
+}
+
+func (x *JobSpec) GetQueueTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.QueueTimeout
+	}
+	return nil
+}
+
+func (x *JobSpec) GetDeadLetter() *DeadLetterPolicy {
+	if x != nil {
+		return x.DeadLetter
 	}
 	return nil
 }
@@ -1424,6 +1468,158 @@ func (x *CheckpointPolicy) GetBody() bool {
 	return false
 }
 
+// DeadLetterPolicy bounds a job's dead letters.
+type DeadLetterPolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many are kept; of more the oldest are dropped. Default 1000; 1–10000.
+	Keep          int32 `protobuf:"varint,1,opt,name=keep,proto3" json:"keep,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadLetterPolicy) Reset() {
+	*x = DeadLetterPolicy{}
+	mi := &file_leaderd_v1_job_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadLetterPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadLetterPolicy) ProtoMessage() {}
+
+func (x *DeadLetterPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_job_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadLetterPolicy.ProtoReflect.Descriptor instead.
+func (*DeadLetterPolicy) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *DeadLetterPolicy) GetKeep() int32 {
+	if x != nil {
+		return x.Keep
+	}
+	return 0
+}
+
+// Retry says when an attempt at a run is made again.
+type Retry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many attempts a run has, with the first one; 1–100, required. Attempts
+	// whose executor was lost or shut down, and those that snoozed, are not counted;
+	// see docs/runs.md.
+	MaxAttempts int32 `protobuf:"varint,1,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	// The wait before the second attempt. Default 10s; 100ms–24h.
+	InitialBackoff *durationpb.Duration `protobuf:"bytes,2,opt,name=initial_backoff,json=initialBackoff,proto3" json:"initial_backoff,omitempty"`
+	// By how much each wait is longer than the one before. Default 2; 1–10.
+	Factor float64 `protobuf:"fixed64,3,opt,name=factor,proto3" json:"factor,omitempty"`
+	// The longest wait. Default 10m, or initial_backoff if that is longer; up to 24h.
+	MaxBackoff *durationpb.Duration `protobuf:"bytes,4,opt,name=max_backoff,json=maxBackoff,proto3" json:"max_backoff,omitempty"`
+	// Each wait is longer or shorter by up to this part of it, which run and attempt
+	// choose. Default 0.1; 0–1.
+	Jitter *float64 `protobuf:"fixed64,5,opt,name=jitter,proto3,oneof" json:"jitter,omitempty"`
+	// What is made again: "failed" (whatever went wrong, but for a timeout),
+	// "timed_out", "crashed" (a command that a signal killed), "unreachable" (a
+	// request that had no answer), "exit:75", "exit:64-78", "status:503",
+	// "status:5xx". Default: failed and timed_out. At most 32.
+	RetryOn []string `protobuf:"bytes,6,rep,name=retry_on,json=retryOn,proto3" json:"retry_on,omitempty"`
+	// What is not, even if retry_on names it. At most 32.
+	GiveUpOn      []string `protobuf:"bytes,7,rep,name=give_up_on,json=giveUpOn,proto3" json:"give_up_on,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Retry) Reset() {
+	*x = Retry{}
+	mi := &file_leaderd_v1_job_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Retry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Retry) ProtoMessage() {}
+
+func (x *Retry) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_job_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Retry.ProtoReflect.Descriptor instead.
+func (*Retry) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Retry) GetMaxAttempts() int32 {
+	if x != nil {
+		return x.MaxAttempts
+	}
+	return 0
+}
+
+func (x *Retry) GetInitialBackoff() *durationpb.Duration {
+	if x != nil {
+		return x.InitialBackoff
+	}
+	return nil
+}
+
+func (x *Retry) GetFactor() float64 {
+	if x != nil {
+		return x.Factor
+	}
+	return 0
+}
+
+func (x *Retry) GetMaxBackoff() *durationpb.Duration {
+	if x != nil {
+		return x.MaxBackoff
+	}
+	return nil
+}
+
+func (x *Retry) GetJitter() float64 {
+	if x != nil && x.Jitter != nil {
+		return *x.Jitter
+	}
+	return 0
+}
+
+func (x *Retry) GetRetryOn() []string {
+	if x != nil {
+		return x.RetryOn
+	}
+	return nil
+}
+
+func (x *Retry) GetGiveUpOn() []string {
+	if x != nil {
+		return x.GiveUpOn
+	}
+	return nil
+}
+
 // GetJobRequest names a job.
 type GetJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1435,7 +1631,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[7]
+	mi := &file_leaderd_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1447,7 +1643,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[7]
+	mi := &file_leaderd_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1460,7 +1656,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetJobRequest) GetName() string {
@@ -1481,7 +1677,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[8]
+	mi := &file_leaderd_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1689,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[8]
+	mi := &file_leaderd_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1702,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -1531,7 +1727,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[9]
+	mi := &file_leaderd_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1543,7 +1739,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[9]
+	mi := &file_leaderd_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1556,7 +1752,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListJobsRequest) GetParent() string {
@@ -1593,7 +1789,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[10]
+	mi := &file_leaderd_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1801,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[10]
+	mi := &file_leaderd_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1814,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -1675,7 +1871,7 @@ type JobVersion struct {
 
 func (x *JobVersion) Reset() {
 	*x = JobVersion{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[11]
+	mi := &file_leaderd_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +1883,7 @@ func (x *JobVersion) String() string {
 func (*JobVersion) ProtoMessage() {}
 
 func (x *JobVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[11]
+	mi := &file_leaderd_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +1896,7 @@ func (x *JobVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobVersion.ProtoReflect.Descriptor instead.
 func (*JobVersion) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JobVersion) GetName() string {
@@ -1816,7 +2012,7 @@ type ListJobVersionsRequest struct {
 
 func (x *ListJobVersionsRequest) Reset() {
 	*x = ListJobVersionsRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[12]
+	mi := &file_leaderd_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1828,7 +2024,7 @@ func (x *ListJobVersionsRequest) String() string {
 func (*ListJobVersionsRequest) ProtoMessage() {}
 
 func (x *ListJobVersionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[12]
+	mi := &file_leaderd_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1841,7 +2037,7 @@ func (x *ListJobVersionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobVersionsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobVersionsRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListJobVersionsRequest) GetParent() string {
@@ -1878,7 +2074,7 @@ type ListJobVersionsResponse struct {
 
 func (x *ListJobVersionsResponse) Reset() {
 	*x = ListJobVersionsResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[13]
+	mi := &file_leaderd_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1890,7 +2086,7 @@ func (x *ListJobVersionsResponse) String() string {
 func (*ListJobVersionsResponse) ProtoMessage() {}
 
 func (x *ListJobVersionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[13]
+	mi := &file_leaderd_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1903,7 +2099,7 @@ func (x *ListJobVersionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobVersionsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobVersionsResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListJobVersionsResponse) GetVersions() []*JobVersion {
@@ -1939,7 +2135,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[14]
+	mi := &file_leaderd_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +2147,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[14]
+	mi := &file_leaderd_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +2160,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *UpdateJobRequest) GetJob() *Job {
@@ -2015,7 +2211,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[15]
+	mi := &file_leaderd_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2027,7 +2223,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[15]
+	mi := &file_leaderd_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2040,7 +2236,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UpdateJobResponse) GetJob() *Job {
@@ -2072,7 +2268,7 @@ type DeleteJobRequest struct {
 
 func (x *DeleteJobRequest) Reset() {
 	*x = DeleteJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[16]
+	mi := &file_leaderd_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2280,7 @@ func (x *DeleteJobRequest) String() string {
 func (*DeleteJobRequest) ProtoMessage() {}
 
 func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[16]
+	mi := &file_leaderd_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2293,7 @@ func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobRequest.ProtoReflect.Descriptor instead.
 func (*DeleteJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DeleteJobRequest) GetName() string {
@@ -2140,7 +2336,7 @@ type PauseJobRequest struct {
 
 func (x *PauseJobRequest) Reset() {
 	*x = PauseJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[17]
+	mi := &file_leaderd_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2152,7 +2348,7 @@ func (x *PauseJobRequest) String() string {
 func (*PauseJobRequest) ProtoMessage() {}
 
 func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[17]
+	mi := &file_leaderd_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2165,7 +2361,7 @@ func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PauseJobRequest) GetName() string {
@@ -2207,7 +2403,7 @@ type PauseJobResponse struct {
 
 func (x *PauseJobResponse) Reset() {
 	*x = PauseJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[18]
+	mi := &file_leaderd_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2415,7 @@ func (x *PauseJobResponse) String() string {
 func (*PauseJobResponse) ProtoMessage() {}
 
 func (x *PauseJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[18]
+	mi := &file_leaderd_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2428,7 @@ func (x *PauseJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobResponse.ProtoReflect.Descriptor instead.
 func (*PauseJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PauseJobResponse) GetJob() *Job {
@@ -2257,7 +2453,7 @@ type ResumeJobRequest struct {
 
 func (x *ResumeJobRequest) Reset() {
 	*x = ResumeJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[19]
+	mi := &file_leaderd_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2269,7 +2465,7 @@ func (x *ResumeJobRequest) String() string {
 func (*ResumeJobRequest) ProtoMessage() {}
 
 func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[19]
+	mi := &file_leaderd_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2282,7 +2478,7 @@ func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobRequest.ProtoReflect.Descriptor instead.
 func (*ResumeJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ResumeJobRequest) GetName() string {
@@ -2317,7 +2513,7 @@ type ResumeJobResponse struct {
 
 func (x *ResumeJobResponse) Reset() {
 	*x = ResumeJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[20]
+	mi := &file_leaderd_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2329,7 +2525,7 @@ func (x *ResumeJobResponse) String() string {
 func (*ResumeJobResponse) ProtoMessage() {}
 
 func (x *ResumeJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[20]
+	mi := &file_leaderd_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2342,7 +2538,7 @@ func (x *ResumeJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobResponse.ProtoReflect.Descriptor instead.
 func (*ResumeJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ResumeJobResponse) GetJob() *Job {
@@ -2368,7 +2564,7 @@ type TriggerJobRequest struct {
 
 func (x *TriggerJobRequest) Reset() {
 	*x = TriggerJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[21]
+	mi := &file_leaderd_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2380,7 +2576,7 @@ func (x *TriggerJobRequest) String() string {
 func (*TriggerJobRequest) ProtoMessage() {}
 
 func (x *TriggerJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[21]
+	mi := &file_leaderd_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2393,7 +2589,7 @@ func (x *TriggerJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerJobRequest.ProtoReflect.Descriptor instead.
 func (*TriggerJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TriggerJobRequest) GetName() string {
@@ -2428,7 +2624,7 @@ type TriggerJobResponse struct {
 
 func (x *TriggerJobResponse) Reset() {
 	*x = TriggerJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[22]
+	mi := &file_leaderd_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +2636,7 @@ func (x *TriggerJobResponse) String() string {
 func (*TriggerJobResponse) ProtoMessage() {}
 
 func (x *TriggerJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[22]
+	mi := &file_leaderd_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2649,7 @@ func (x *TriggerJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerJobResponse.ProtoReflect.Descriptor instead.
 func (*TriggerJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TriggerJobResponse) GetRun() string {
@@ -2492,7 +2688,7 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"quarantine\x12=\n" +
 	"\fpaused_until\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntil\x12\x1f\n" +
 	"\vpause_actor\x18\x0e \x01(\tR\n" +
-	"pauseActor\"\xd5\f\n" +
+	"pauseActor\"\xb9\x0e\n" +
 	"\aJobSpec\x12 \n" +
 	"\vdescription\x18\x01 \x01(\tR\vdescription\x127\n" +
 	"\x06labels\x18\x02 \x03(\v2\x1f.leaderd.v1.JobSpec.LabelsEntryR\x06labels\x12\x1c\n" +
@@ -2526,7 +2722,13 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"checkpoint\x18- \x01(\v2\x1c.leaderd.v1.CheckpointPolicyR\n" +
 	"checkpoint\x12'\n" +
 	"\x05drain\x18. \x01(\x0e2\x11.leaderd.v1.DrainR\x05drain\x123\n" +
-	"\tretention\x182 \x01(\v2\x15.leaderd.v1.RetentionR\tretention\x12/\n" +
+	"\tretention\x182 \x01(\v2\x15.leaderd.v1.RetentionR\tretention\x12'\n" +
+	"\x05retry\x18\x1e \x01(\v2\x11.leaderd.v1.RetryR\x05retry\x12:\n" +
+	"\vrun_timeout\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"runTimeout\x12>\n" +
+	"\rqueue_timeout\x18  \x01(\v2\x19.google.protobuf.DurationR\fqueueTimeout\x12=\n" +
+	"\vdead_letter\x18! \x01(\v2\x1c.leaderd.v1.DeadLetterPolicyR\n" +
+	"deadLetter\x12/\n" +
 	"\acommand\x18\x14 \x01(\v2\x13.leaderd.v1.CommandH\x00R\acommand\x12&\n" +
 	"\x04http\x18\x15 \x01(\v2\x10.leaderd.v1.HttpH\x00R\x04http\x12&\n" +
 	"\x04noop\x18\x16 \x01(\v2\x10.leaderd.v1.NoOpH\x00R\x04noop\x1a9\n" +
@@ -2565,7 +2767,20 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\x05Scope\x12\x15\n" +
 	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tSCOPE_RUN\x10\x01\x12\r\n" +
-	"\tSCOPE_JOB\x10\x02\"#\n" +
+	"\tSCOPE_JOB\x10\x02\"&\n" +
+	"\x10DeadLetterPolicy\x12\x12\n" +
+	"\x04keep\x18\x01 \x01(\x05R\x04keep\"\xa3\x02\n" +
+	"\x05Retry\x12!\n" +
+	"\fmax_attempts\x18\x01 \x01(\x05R\vmaxAttempts\x12B\n" +
+	"\x0finitial_backoff\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x0einitialBackoff\x12\x16\n" +
+	"\x06factor\x18\x03 \x01(\x01R\x06factor\x12:\n" +
+	"\vmax_backoff\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"maxBackoff\x12\x1b\n" +
+	"\x06jitter\x18\x05 \x01(\x01H\x00R\x06jitter\x88\x01\x01\x12\x19\n" +
+	"\bretry_on\x18\x06 \x03(\tR\aretryOn\x12\x1c\n" +
+	"\n" +
+	"give_up_on\x18\a \x03(\tR\bgiveUpOnB\t\n" +
+	"\a_jitter\"#\n" +
 	"\rGetJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"3\n" +
 	"\x0eGetJobResponse\x12!\n" +
@@ -2710,7 +2925,7 @@ func file_leaderd_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_leaderd_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_leaderd_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_leaderd_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_leaderd_v1_job_proto_goTypes = []any{
 	(Drain)(0),                      // 0: leaderd.v1.Drain
 	(Overlap)(0),                    // 1: leaderd.v1.Overlap
@@ -2728,99 +2943,107 @@ var file_leaderd_v1_job_proto_goTypes = []any{
 	(*Http)(nil),                    // 13: leaderd.v1.Http
 	(*NoOp)(nil),                    // 14: leaderd.v1.NoOp
 	(*CheckpointPolicy)(nil),        // 15: leaderd.v1.CheckpointPolicy
-	(*GetJobRequest)(nil),           // 16: leaderd.v1.GetJobRequest
-	(*GetJobResponse)(nil),          // 17: leaderd.v1.GetJobResponse
-	(*ListJobsRequest)(nil),         // 18: leaderd.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),        // 19: leaderd.v1.ListJobsResponse
-	(*JobVersion)(nil),              // 20: leaderd.v1.JobVersion
-	(*ListJobVersionsRequest)(nil),  // 21: leaderd.v1.ListJobVersionsRequest
-	(*ListJobVersionsResponse)(nil), // 22: leaderd.v1.ListJobVersionsResponse
-	(*UpdateJobRequest)(nil),        // 23: leaderd.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),       // 24: leaderd.v1.UpdateJobResponse
-	(*DeleteJobRequest)(nil),        // 25: leaderd.v1.DeleteJobRequest
-	(*PauseJobRequest)(nil),         // 26: leaderd.v1.PauseJobRequest
-	(*PauseJobResponse)(nil),        // 27: leaderd.v1.PauseJobResponse
-	(*ResumeJobRequest)(nil),        // 28: leaderd.v1.ResumeJobRequest
-	(*ResumeJobResponse)(nil),       // 29: leaderd.v1.ResumeJobResponse
-	(*TriggerJobRequest)(nil),       // 30: leaderd.v1.TriggerJobRequest
-	(*TriggerJobResponse)(nil),      // 31: leaderd.v1.TriggerJobResponse
-	nil,                             // 32: leaderd.v1.JobSpec.LabelsEntry
-	nil,                             // 33: leaderd.v1.JobSpec.NodeSelectorEntry
-	nil,                             // 34: leaderd.v1.Command.EnvEntry
-	nil,                             // 35: leaderd.v1.Http.HeadersEntry
-	(*timestamppb.Timestamp)(nil),   // 36: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 37: google.protobuf.Duration
-	(*JobCalendar)(nil),             // 38: leaderd.v1.JobCalendar
-	(*fieldmaskpb.FieldMask)(nil),   // 39: google.protobuf.FieldMask
-	(*emptypb.Empty)(nil),           // 40: google.protobuf.Empty
+	(*DeadLetterPolicy)(nil),        // 16: leaderd.v1.DeadLetterPolicy
+	(*Retry)(nil),                   // 17: leaderd.v1.Retry
+	(*GetJobRequest)(nil),           // 18: leaderd.v1.GetJobRequest
+	(*GetJobResponse)(nil),          // 19: leaderd.v1.GetJobResponse
+	(*ListJobsRequest)(nil),         // 20: leaderd.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 21: leaderd.v1.ListJobsResponse
+	(*JobVersion)(nil),              // 22: leaderd.v1.JobVersion
+	(*ListJobVersionsRequest)(nil),  // 23: leaderd.v1.ListJobVersionsRequest
+	(*ListJobVersionsResponse)(nil), // 24: leaderd.v1.ListJobVersionsResponse
+	(*UpdateJobRequest)(nil),        // 25: leaderd.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),       // 26: leaderd.v1.UpdateJobResponse
+	(*DeleteJobRequest)(nil),        // 27: leaderd.v1.DeleteJobRequest
+	(*PauseJobRequest)(nil),         // 28: leaderd.v1.PauseJobRequest
+	(*PauseJobResponse)(nil),        // 29: leaderd.v1.PauseJobResponse
+	(*ResumeJobRequest)(nil),        // 30: leaderd.v1.ResumeJobRequest
+	(*ResumeJobResponse)(nil),       // 31: leaderd.v1.ResumeJobResponse
+	(*TriggerJobRequest)(nil),       // 32: leaderd.v1.TriggerJobRequest
+	(*TriggerJobResponse)(nil),      // 33: leaderd.v1.TriggerJobResponse
+	nil,                             // 34: leaderd.v1.JobSpec.LabelsEntry
+	nil,                             // 35: leaderd.v1.JobSpec.NodeSelectorEntry
+	nil,                             // 36: leaderd.v1.Command.EnvEntry
+	nil,                             // 37: leaderd.v1.Http.HeadersEntry
+	(*timestamppb.Timestamp)(nil),   // 38: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 39: google.protobuf.Duration
+	(*JobCalendar)(nil),             // 40: leaderd.v1.JobCalendar
+	(*fieldmaskpb.FieldMask)(nil),   // 41: google.protobuf.FieldMask
+	(*emptypb.Empty)(nil),           // 42: google.protobuf.Empty
 }
 var file_leaderd_v1_job_proto_depIdxs = []int32{
 	10, // 0: leaderd.v1.Job.spec:type_name -> leaderd.v1.JobSpec
-	36, // 1: leaderd.v1.Job.create_time:type_name -> google.protobuf.Timestamp
-	36, // 2: leaderd.v1.Job.update_time:type_name -> google.protobuf.Timestamp
-	36, // 3: leaderd.v1.Job.next_slot:type_name -> google.protobuf.Timestamp
-	36, // 4: leaderd.v1.Job.paused_until:type_name -> google.protobuf.Timestamp
-	32, // 5: leaderd.v1.JobSpec.labels:type_name -> leaderd.v1.JobSpec.LabelsEntry
+	38, // 1: leaderd.v1.Job.create_time:type_name -> google.protobuf.Timestamp
+	38, // 2: leaderd.v1.Job.update_time:type_name -> google.protobuf.Timestamp
+	38, // 3: leaderd.v1.Job.next_slot:type_name -> google.protobuf.Timestamp
+	38, // 4: leaderd.v1.Job.paused_until:type_name -> google.protobuf.Timestamp
+	34, // 5: leaderd.v1.JobSpec.labels:type_name -> leaderd.v1.JobSpec.LabelsEntry
 	1,  // 6: leaderd.v1.JobSpec.overlap:type_name -> leaderd.v1.Overlap
 	2,  // 7: leaderd.v1.JobSpec.catch_up:type_name -> leaderd.v1.CatchUp
 	5,  // 8: leaderd.v1.JobSpec.guarantee:type_name -> leaderd.v1.Guarantee
-	37, // 9: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
-	33, // 10: leaderd.v1.JobSpec.node_selector:type_name -> leaderd.v1.JobSpec.NodeSelectorEntry
-	37, // 11: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
-	37, // 12: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
-	36, // 13: leaderd.v1.JobSpec.start_time:type_name -> google.protobuf.Timestamp
-	36, // 14: leaderd.v1.JobSpec.end_time:type_name -> google.protobuf.Timestamp
-	37, // 15: leaderd.v1.JobSpec.jitter:type_name -> google.protobuf.Duration
+	39, // 9: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
+	35, // 10: leaderd.v1.JobSpec.node_selector:type_name -> leaderd.v1.JobSpec.NodeSelectorEntry
+	39, // 11: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
+	39, // 12: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
+	38, // 13: leaderd.v1.JobSpec.start_time:type_name -> google.protobuf.Timestamp
+	38, // 14: leaderd.v1.JobSpec.end_time:type_name -> google.protobuf.Timestamp
+	39, // 15: leaderd.v1.JobSpec.jitter:type_name -> google.protobuf.Duration
 	3,  // 16: leaderd.v1.JobSpec.missing_time:type_name -> leaderd.v1.MissingTime
 	4,  // 17: leaderd.v1.JobSpec.repeated_time:type_name -> leaderd.v1.RepeatedTime
-	37, // 18: leaderd.v1.JobSpec.catch_up_window:type_name -> google.protobuf.Duration
+	39, // 18: leaderd.v1.JobSpec.catch_up_window:type_name -> google.protobuf.Duration
 	15, // 19: leaderd.v1.JobSpec.checkpoint:type_name -> leaderd.v1.CheckpointPolicy
 	0,  // 20: leaderd.v1.JobSpec.drain:type_name -> leaderd.v1.Drain
 	11, // 21: leaderd.v1.JobSpec.retention:type_name -> leaderd.v1.Retention
-	12, // 22: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
-	13, // 23: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
-	14, // 24: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
-	37, // 25: leaderd.v1.Retention.max_age:type_name -> google.protobuf.Duration
-	34, // 26: leaderd.v1.Command.env:type_name -> leaderd.v1.Command.EnvEntry
-	35, // 27: leaderd.v1.Http.headers:type_name -> leaderd.v1.Http.HeadersEntry
-	6,  // 28: leaderd.v1.CheckpointPolicy.scope:type_name -> leaderd.v1.CheckpointPolicy.Scope
-	9,  // 29: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
-	9,  // 30: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
-	7,  // 31: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
-	36, // 32: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
-	36, // 33: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
-	36, // 34: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
-	10, // 35: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
-	38, // 36: leaderd.v1.JobVersion.calendars:type_name -> leaderd.v1.JobCalendar
-	20, // 37: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
-	9,  // 38: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
-	39, // 39: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	9,  // 40: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
-	8,  // 41: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
-	36, // 42: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
-	9,  // 43: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
-	9,  // 44: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
-	16, // 45: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
-	18, // 46: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
-	21, // 47: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
-	23, // 48: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
-	25, // 49: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
-	26, // 50: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
-	28, // 51: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
-	30, // 52: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
-	17, // 53: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
-	19, // 54: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
-	22, // 55: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
-	24, // 56: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
-	40, // 57: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	27, // 58: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
-	29, // 59: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
-	31, // 60: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
-	53, // [53:61] is the sub-list for method output_type
-	45, // [45:53] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	17, // 22: leaderd.v1.JobSpec.retry:type_name -> leaderd.v1.Retry
+	39, // 23: leaderd.v1.JobSpec.run_timeout:type_name -> google.protobuf.Duration
+	39, // 24: leaderd.v1.JobSpec.queue_timeout:type_name -> google.protobuf.Duration
+	16, // 25: leaderd.v1.JobSpec.dead_letter:type_name -> leaderd.v1.DeadLetterPolicy
+	12, // 26: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
+	13, // 27: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
+	14, // 28: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
+	39, // 29: leaderd.v1.Retention.max_age:type_name -> google.protobuf.Duration
+	36, // 30: leaderd.v1.Command.env:type_name -> leaderd.v1.Command.EnvEntry
+	37, // 31: leaderd.v1.Http.headers:type_name -> leaderd.v1.Http.HeadersEntry
+	6,  // 32: leaderd.v1.CheckpointPolicy.scope:type_name -> leaderd.v1.CheckpointPolicy.Scope
+	39, // 33: leaderd.v1.Retry.initial_backoff:type_name -> google.protobuf.Duration
+	39, // 34: leaderd.v1.Retry.max_backoff:type_name -> google.protobuf.Duration
+	9,  // 35: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
+	9,  // 36: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
+	7,  // 37: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
+	38, // 38: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
+	38, // 39: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
+	38, // 40: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
+	10, // 41: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
+	40, // 42: leaderd.v1.JobVersion.calendars:type_name -> leaderd.v1.JobCalendar
+	22, // 43: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
+	9,  // 44: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
+	41, // 45: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	9,  // 46: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
+	8,  // 47: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
+	38, // 48: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
+	9,  // 49: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
+	9,  // 50: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
+	18, // 51: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
+	20, // 52: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
+	23, // 53: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
+	25, // 54: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
+	27, // 55: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
+	28, // 56: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
+	30, // 57: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
+	32, // 58: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
+	19, // 59: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
+	21, // 60: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
+	24, // 61: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
+	26, // 62: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
+	42, // 63: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	29, // 64: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
+	31, // 65: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
+	33, // 66: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
+	59, // [59:67] is the sub-list for method output_type
+	51, // [51:59] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_job_proto_init() }
@@ -2834,13 +3057,14 @@ func file_leaderd_v1_job_proto_init() {
 		(*JobSpec_Http)(nil),
 		(*JobSpec_Noop)(nil),
 	}
+	file_leaderd_v1_job_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_job_proto_rawDesc), len(file_leaderd_v1_job_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   27,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

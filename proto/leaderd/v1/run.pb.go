@@ -177,7 +177,8 @@ type Run struct {
 	// Where it is.
 	State Run_State `protobuf:"varint,2,opt,name=state,proto3,enum=leaderd.v1.Run_State" json:"state,omitempty"`
 	// Why, for skipped, missed and cancelled: overlap, outage, deadline,
-	// superseded, …
+	// superseded, …; for failed, timed_out and lost why there was no further attempt:
+	// attempts, not_retried, given_up, permanent, run_timeout, …
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// More about the reason, for people.
 	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
@@ -199,7 +200,13 @@ type Run struct {
 	NextAttemptTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=next_attempt_time,json=nextAttemptTime,proto3" json:"next_attempt_time,omitempty"`
 	// The store's revision of the verdict, which compares with attempts' tokens;
 	// 0 while there is none.
-	Revision      int64 `protobuf:"varint,13,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision int64 `protobuf:"varint,13,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Resource name of the run that this one repeats, which was a dead letter; empty
+	// for others.
+	Origin string `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
+	// How many of the attempts that have ended count against the job's
+	// retry.max_attempts.
+	Tries         int32 `protobuf:"varint,21,opt,name=tries,proto3" json:"tries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -325,6 +332,20 @@ func (x *Run) GetRevision() int64 {
 	return 0
 }
 
+func (x *Run) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *Run) GetTries() int32 {
+	if x != nil {
+		return x.Tries
+	}
+	return 0
+}
+
 // Attempt is one try at a run.
 type Attempt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -350,7 +371,9 @@ type Attempt struct {
 	Error string `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`
 	// How far it has come, or had when it ended. Absent where it does not say; of a try
 	// that runs, GetRun tells it, and ListRuns where that is asked for.
-	Progress      *Progress `protobuf:"bytes,50,opt,name=progress,proto3" json:"progress,omitempty"`
+	Progress *Progress `protobuf:"bytes,50,opt,name=progress,proto3" json:"progress,omitempty"`
+	// The work asked to be called again later: the attempt does not count.
+	Snoozed       bool `protobuf:"varint,20,opt,name=snoozed,proto3" json:"snoozed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -460,6 +483,13 @@ func (x *Attempt) GetProgress() *Progress {
 		return x.Progress
 	}
 	return nil
+}
+
+func (x *Attempt) GetSnoozed() bool {
+	if x != nil {
+		return x.Snoozed
+	}
+	return false
 }
 
 // Progress is how far an attempt says that it has come.
@@ -927,7 +957,7 @@ var File_leaderd_v1_run_proto protoreflect.FileDescriptor
 const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\n" +
 	"\x14leaderd/v1/run.proto\x12\n" +
-	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x06\n" +
+	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc2\x06\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.leaderd.v1.Run.StateR\x05state\x12\x16\n" +
@@ -945,7 +975,9 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"outputTail\x12!\n" +
 	"\foutput_bytes\x18\v \x01(\x03R\voutputBytes\x12F\n" +
 	"\x11next_attempt_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x0fnextAttemptTime\x12\x1a\n" +
-	"\brevision\x18\r \x01(\x03R\brevision\"\x8a\x02\n" +
+	"\brevision\x18\r \x01(\x03R\brevision\x12\x16\n" +
+	"\x06origin\x18\x14 \x01(\tR\x06origin\x12\x14\n" +
+	"\x05tries\x18\x15 \x01(\x05R\x05tries\"\x8a\x02\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x11\n" +
@@ -961,7 +993,7 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\rSTATE_SKIPPED\x10\n" +
 	"\x12\x10\n" +
 	"\fSTATE_MISSED\x10\v\x12\x14\n" +
-	"\x10STATE_UNREADABLE\x10\f\"\xb1\x03\n" +
+	"\x10STATE_UNREADABLE\x10\f\"\xcb\x03\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
@@ -976,7 +1008,8 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\texit_code\x18\t \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x14\n" +
 	"\x05error\x18\n" +
 	" \x01(\tR\x05error\x120\n" +
-	"\bprogress\x182 \x01(\v2\x14.leaderd.v1.ProgressR\bprogressB\f\n" +
+	"\bprogress\x182 \x01(\v2\x14.leaderd.v1.ProgressR\bprogress\x12\x18\n" +
+	"\asnoozed\x18\x14 \x01(\bR\asnoozedB\f\n" +
 	"\n" +
 	"_exit_code\"\xd5\x01\n" +
 	"\bProgress\x12\x12\n" +

@@ -398,7 +398,15 @@ type Live struct {
 	// own.
 	ConcurrencyKey string `protobuf:"bytes,15,opt,name=concurrency_key,json=concurrencyKey,proto3" json:"concurrency_key,omitempty"`
 	// The place that it has there, from 1; 0: none.
-	Place         int32 `protobuf:"varint,16,opt,name=place,proto3" json:"place,omitempty"`
+	Place int32 `protobuf:"varint,16,opt,name=place,proto3" json:"place,omitempty"`
+	// How many of its attempts count against the job's retry policy.
+	Tries int32 `protobuf:"varint,20,opt,name=tries,proto3" json:"tries,omitempty"`
+	// How many of its attempts snoozed.
+	Snoozes int32 `protobuf:"varint,21,opt,name=snoozes,proto3" json:"snoozes,omitempty"`
+	// The run that it repeats.
+	Origin string `protobuf:"bytes,22,opt,name=origin,proto3" json:"origin,omitempty"`
+	// A bad end leaves a dead letter: the job's policy when it was claimed.
+	DeadLetter    bool `protobuf:"varint,23,opt,name=dead_letter,json=deadLetter,proto3" json:"dead_letter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -543,6 +551,34 @@ func (x *Live) GetPlace() int32 {
 		return x.Place
 	}
 	return 0
+}
+
+func (x *Live) GetTries() int32 {
+	if x != nil {
+		return x.Tries
+	}
+	return 0
+}
+
+func (x *Live) GetSnoozes() int32 {
+	if x != nil {
+		return x.Snoozes
+	}
+	return 0
+}
+
+func (x *Live) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *Live) GetDeadLetter() bool {
+	if x != nil {
+		return x.DeadLetter
+	}
+	return false
 }
 
 // Place is the value of gates/….
@@ -702,8 +738,10 @@ type Attempt struct {
 	ProgressTotal int64 `protobuf:"varint,51,opt,name=progress_total,json=progressTotal,proto3" json:"progress_total,omitempty"`
 	// In words.
 	ProgressMessage string `protobuf:"bytes,52,opt,name=progress_message,json=progressMessage,proto3" json:"progress_message,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The work asked to be called again later.
+	Snoozed       bool `protobuf:"varint,20,opt,name=snoozed,proto3" json:"snoozed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attempt) Reset() {
@@ -827,6 +865,13 @@ func (x *Attempt) GetProgressMessage() string {
 	return ""
 }
 
+func (x *Attempt) GetSnoozed() bool {
+	if x != nil {
+		return x.Snoozed
+	}
+	return false
+}
+
 // Record is the value of history/….
 type Record struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -853,7 +898,11 @@ type Record struct {
 	// The end of the output.
 	Tail []byte `protobuf:"bytes,11,opt,name=tail,proto3" json:"tail,omitempty"`
 	// Its whole size.
-	OutputBytes   int64 `protobuf:"varint,12,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
+	OutputBytes int64 `protobuf:"varint,12,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
+	// The run that it repeats.
+	Origin string `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
+	// How many of its attempts counted against the job's retry policy.
+	Tries         int32 `protobuf:"varint,21,opt,name=tries,proto3" json:"tries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -972,6 +1021,20 @@ func (x *Record) GetOutputBytes() int64 {
 	return 0
 }
 
+func (x *Record) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *Record) GetTries() int32 {
+	if x != nil {
+		return x.Tries
+	}
+	return 0
+}
+
 // Pending is the value of pending/….
 type Pending struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -984,7 +1047,9 @@ type Pending struct {
 	// Start beside a live run.
 	AllowOverlap bool `protobuf:"varint,4,opt,name=allow_overlap,json=allowOverlap,proto3" json:"allow_overlap,omitempty"`
 	// Since when it waits for other runs; 0: it was not found to have to.
-	Queued        int64 `protobuf:"varint,5,opt,name=queued,proto3" json:"queued,omitempty"`
+	Queued int64 `protobuf:"varint,5,opt,name=queued,proto3" json:"queued,omitempty"`
+	// The run that it repeats.
+	Origin        string `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1052,6 +1117,13 @@ func (x *Pending) GetQueued() int64 {
 		return x.Queued
 	}
 	return 0
+}
+
+func (x *Pending) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
 }
 
 // Checkpoint is the value of checkpoints/…/<shard> and of those below it. The first
@@ -2233,7 +2305,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06change\x18\x02 \x01(\rR\x06change\x12\x14\n" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04time\x18\x05 \x01(\x03R\x04time\"\xc6\x03\n" +
+	"\x04time\x18\x05 \x01(\x03R\x04time\"\xaf\x04\n" +
 	"\x04Live\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12\x14\n" +
 	"\x05shard\x18\x02 \x01(\x05R\x05shard\x12\x16\n" +
@@ -2254,7 +2326,12 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"atMostOnce\x125\n" +
 	"\battempts\x18\x0e \x03(\v2\x19.leaderd.state.v1.AttemptR\battempts\x12'\n" +
 	"\x0fconcurrency_key\x18\x0f \x01(\tR\x0econcurrencyKey\x12\x14\n" +
-	"\x05place\x18\x10 \x01(\x05R\x05place\"+\n" +
+	"\x05place\x18\x10 \x01(\x05R\x05place\x12\x14\n" +
+	"\x05tries\x18\x14 \x01(\x05R\x05tries\x12\x18\n" +
+	"\asnoozes\x18\x15 \x01(\x05R\asnoozes\x12\x16\n" +
+	"\x06origin\x18\x16 \x01(\tR\x06origin\x12\x1f\n" +
+	"\vdead_letter\x18\x17 \x01(\bR\n" +
+	"deadLetter\"+\n" +
 	"\x05Place\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\tR\x03run\"l\n" +
@@ -2262,7 +2339,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\trequested\x18\x01 \x01(\x03R\trequested\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail\"\xfc\x02\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\"\x96\x03\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
@@ -2277,9 +2354,10 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	" \x01(\tR\x05error\x12#\n" +
 	"\rprogress_done\x182 \x01(\x03R\fprogressDone\x12%\n" +
 	"\x0eprogress_total\x183 \x01(\x03R\rprogressTotal\x12)\n" +
-	"\x10progress_message\x184 \x01(\tR\x0fprogressMessageB\f\n" +
+	"\x10progress_message\x184 \x01(\tR\x0fprogressMessage\x12\x18\n" +
+	"\asnoozed\x18\x14 \x01(\bR\asnoozedB\f\n" +
 	"\n" +
-	"_exit_code\"\xce\x02\n" +
+	"_exit_code\"\xfc\x02\n" +
 	"\x06Record\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -2295,13 +2373,16 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\battempts\x18\n" +
 	" \x03(\v2\x19.leaderd.state.v1.AttemptR\battempts\x12\x12\n" +
 	"\x04tail\x18\v \x01(\fR\x04tail\x12!\n" +
-	"\foutput_bytes\x18\f \x01(\x03R\voutputBytes\"\x92\x01\n" +
+	"\foutput_bytes\x18\f \x01(\x03R\voutputBytes\x12\x16\n" +
+	"\x06origin\x18\x14 \x01(\tR\x06origin\x12\x14\n" +
+	"\x05tries\x18\x15 \x01(\x05R\x05tries\"\xaa\x01\n" +
 	"\aPending\x12\x1c\n" +
 	"\trequested\x18\x01 \x01(\x03R\trequested\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12#\n" +
 	"\rallow_overlap\x18\x04 \x01(\bR\fallowOverlap\x12\x16\n" +
-	"\x06queued\x18\x05 \x01(\x03R\x06queued\"\x8a\x01\n" +
+	"\x06queued\x18\x05 \x01(\x03R\x06queued\x12\x16\n" +
+	"\x06origin\x18\x14 \x01(\tR\x06origin\"\x8a\x01\n" +
 	"\n" +
 	"Checkpoint\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x14\n" +

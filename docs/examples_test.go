@@ -142,12 +142,23 @@ var attempt = runner.Task{
 	Slot: time.Date(2026, 11, 30, 2, 0, 0, 0, time.UTC), Shards: 1, Attempt: 1, Token: 4711,
 }
 
+// nothing is a runner.Keeper of work that says nothing.
+type nothing struct{ runner.Keeper }
+
+func (nothing) Checkpoint(context.Context) (state.SavedCheckpoint, error) {
+	return state.SavedCheckpoint{Number: 1, Data: []byte("x")}, nil
+}
+
 // workVariables are the variables beginning with LEADERD_ that a command gets.
 func workVariables(t *testing.T) map[string]string {
 	t.Helper()
 	task := attempt
 	task.Command = &state.Command{Shell: "env"}
-	r := runner.New(runner.Config{})
+	task.Keeper = nothing{}
+	sockets, remove, err := runner.PrepareSocketDir(t.TempDir())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, remove()) }()
+	r := runner.New(runner.Config{SocketDir: sockets})
 	defer r.Close()
 	var out bytes.Buffer
 	require.Equal(t, state.StateSucceeded, r.Run(t.Context(), task, &out).State)
@@ -181,6 +192,7 @@ func TestWhatWorkIsTold(t *testing.T) {
 	defer server.Close()
 	task := attempt
 	task.HTTP = &state.HTTP{URL: server.URL}
+	task.Keeper, task.Checkpoint = nothing{}, &state.CheckpointPolicy{}
 	r := runner.New(runner.Config{})
 	defer r.Close()
 	require.Equal(t, state.StateSucceeded, r.Run(t.Context(), task, nil).State)

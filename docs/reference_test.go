@@ -106,9 +106,9 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 }
 
 var (
-	called   = regexp.MustCompile(`^(?:\$ )?(?:bin/)?leaderd ((?:[a-z]+ ?)+)`)
+	called   = regexp.MustCompile(`^(?:\$ )?(?:bin/)?leaderd ((?:[a-z]+(?:-[a-z]+)* ?)+)`)
 	longFlag = regexp.MustCompile(`(?:^|[ ([])--([a-z][a-z-]*)`)
-	foreign  = regexp.MustCompile(`^(?:helm|kubectl|skopeo|docker) |apt-get|etcdctl|etcdutl|--auto-compaction|--bump-revision|--mark-compacted`)
+	foreign  = regexp.MustCompile(`^(?:helm|kubectl|skopeo|docker|curl) |apt-get|etcdctl|etcdutl|--auto-compaction|--bump-revision|--mark-compacted`)
 	variable = regexp.MustCompile(`\bLEADERD_[A-Z_]*[A-Z]`)
 )
 

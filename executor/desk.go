@@ -56,8 +56,9 @@ type desk struct {
 
 	starts starts
 
-	wake chan struct{} // of one: the pace has to look again
-	idle chan struct{} // closed once the desk is closed and no run is left
+	wake   chan struct{} // of one: the pace has to look again
+	handed chan struct{} // of one: a run was handed back in a drain
+	idle   chan struct{} // closed once the desk is closed and no run is left
 
 	mu      sync.Mutex
 	closed  bool // takes nothing more, begins nothing more
@@ -99,6 +100,7 @@ func newDesk(work context.Context, x *Executor, owner state.Owner, fence context
 		strays:   &x.strays,
 		starts:   starts{wall: func() int64 { return x.cfg.Wall().UnixNano() }, wake: make(chan struct{}, 1)},
 		wake:     make(chan struct{}, 1),
+		handed:   make(chan struct{}, 1),
 		idle:     make(chan struct{}),
 		entries:  make(map[key]*entry),
 		due:      make(dues),

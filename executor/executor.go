@@ -94,7 +94,11 @@ func (x *Executor) serve(ctx, rctx context.Context, reg state.Registration) erro
 
 	dropped, running := d.close()
 	if work.Err() == nil {
-		x.log.Info("draining", "dropped", dropped, "running", running, "grace", x.cfg.DrainGrace)
+		handed := d.handOver()
+		x.log.Info("draining", "dropped", dropped, "running", running, "handed_over", handed, "grace", x.cfg.DrainGrace)
+		if handed > 0 {
+			parts.Go(func() { x.tellHandedBack(work, d) })
+		}
 		if !x.wait(d, x.cfg.DrainGrace, work.Done()) {
 			fence(runner.ErrDrained)
 		}

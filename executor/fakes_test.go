@@ -36,6 +36,12 @@ type journal struct {
 	renewed     time.Time
 	deregisters int
 	ttl         time.Duration
+
+	onSave  func(c state.Checkpoint) (state.CheckpointResult, error)
+	fenced  bool // what work saves is
+	last    state.SavedCheckpoint
+	saves   []state.Checkpoint
+	reports []state.ProgressReport
 }
 
 type claimCall struct {
@@ -74,6 +80,42 @@ func (j *journal) Deregister(context.Context, state.Registration) error {
 	defer j.mu.Unlock()
 	j.deregisters++
 	return nil
+}
+
+func (j *journal) Checkpoint(_ context.Context, c state.Checkpoint) (state.CheckpointResult, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.onSave != nil {
+		return j.onSave(c)
+	}
+	switch {
+	case j.fenced:
+		return state.CheckpointResult{Status: state.TokenFenced}, nil
+	case c.Previous != j.last.Revision:
+		return state.CheckpointResult{}, state.ErrCheckpointChanged
+	}
+	j.revision++
+	j.last = state.SavedCheckpoint{
+		Number: c.Number, Data: c.Data, Token: c.Live.Token, Run: c.Live.Run, Saved: c.Saved, Revision: j.revision,
+	}
+	j.saves = append(j.saves, c)
+	return state.CheckpointResult{Status: state.TokenStored, Revision: j.revision}, nil
+}
+
+func (j *journal) GetCheckpoint(context.Context, state.CheckpointRef) (state.SavedCheckpoint, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.last, nil
+}
+
+func (j *journal) SaveProgress(_ context.Context, p state.ProgressReport) (state.TokenStatus, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.reports = append(j.reports, p)
+	if j.fenced {
+		return state.TokenFenced, nil
+	}
+	return state.TokenStored, nil
 }
 
 func (j *journal) Claim(ctx context.Context, c state.Claim) (state.ClaimResult, error) {

@@ -54,6 +54,9 @@ func (d *desk) over(r *run, f *state.Finish, status state.TokenStatus) {
 		if n.state == state.StateWaiting {
 			d.retried(&f.Attempt)
 		}
+		if r.away.Load() {
+			signal(d.handed)
+		}
 	} else {
 		d.metrics.unstored.Inc()
 	}
@@ -106,6 +109,7 @@ func (r *run) ending() state.Finish {
 		},
 		Reason: r.reason,
 	}
+	r.letGo(&f)
 	if wish := r.wish.Load(); wish != nil && o.State == state.StateCancelled && f.Reason == "" {
 		f.Reason, f.Detail = clipTo(wish.reason, state.MaxReasonBytes), clipTo(wish.detail, state.MaxDetailBytes)
 	}

@@ -41,6 +41,7 @@ type Registry interface {
 // executor asks again. *store.Store is one; Waiting makes one of methods that block.
 type Journal interface {
 	Registry
+	Keeper
 	// StartClaim: see state.Claim. Where the status is Claimed, the result has the
 	// whole record, with its token. It does not block. c is the journal's until
 	// then.
@@ -52,6 +53,7 @@ type Journal interface {
 // BlockingJournal is a Journal whose callers wait.
 type BlockingJournal interface {
 	Registry
+	Keeper
 	Claim(ctx context.Context, c state.Claim) (state.ClaimResult, error)
 	Finish(ctx context.Context, f state.Finish) (state.TokenStatus, error)
 }

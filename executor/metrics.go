@@ -38,24 +38,29 @@ func newRegistrarMetrics(reg prometheus.Registerer) *registrarMetrics {
 }
 
 type metrics struct {
-	starts   prometheus.Counter
-	lateness prometheus.Histogram
-	running  prometheus.Gauge
-	queued   prometheus.Gauge
-	claim    prometheus.Histogram
-	lead     prometheus.Gauge
-	finished [state.StateMissed + 1]prometheus.Counter
-	retried  [state.StateMissed + 1]prometheus.Counter
-	snoozed  prometheus.Counter
-	unstored prometheus.Counter
-	busy     prometheus.Counter
-	refused  prometheus.Counter
-	sessions prometheus.Counter
+	checkpoints prometheus.Counter
+	starts      prometheus.Counter
+	lateness    prometheus.Histogram
+	running     prometheus.Gauge
+	queued      prometheus.Gauge
+	claim       prometheus.Histogram
+	lead        prometheus.Gauge
+	finished    [state.StateMissed + 1]prometheus.Counter
+	retried     [state.StateMissed + 1]prometheus.Counter
+	snoozed     prometheus.Counter
+	unstored    prometheus.Counter
+	busy        prometheus.Counter
+	refused     prometheus.Counter
+	sessions    prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
 	m := &metrics{
+		checkpoints: f.NewCounter(prometheus.CounterOpts{
+			Name: "leaderd_executor_checkpoints_total",
+			Help: "Checkpoints of work on this node that are stored.",
+		}),
 		starts: f.NewCounter(prometheus.CounterOpts{
 			Name: "leaderd_executor_starts_total",
 			Help: "Attempts whose work was started here.",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,11 +47,17 @@ type run struct {
 
 	wish atomic.Pointer[stopped]                 // that it ends
 	stop atomic.Pointer[context.CancelCauseFunc] // of its work
+	away atomic.Bool                             // it is handed over: it starts elsewhere
 
 	asked    state.Claim
 	end      state.Finish
 	asking   atomic.Bool // the journal has not answered yet
 	released bool        // its part of the capacity; guarded by the desk's mutex
+
+	final   context.Context //nolint:containedctx // of what it keeps; see keeper
+	keeping sync.Mutex
+	kept    *kept // what its work says of itself; nil: nothing
+	unkept  bool  // and it may say no more
 }
 
 // newRun is called with the desk's mutex held.
@@ -152,6 +159,7 @@ func (d *desk) settle(r *run, status state.ClaimStatus, err error, took time.Dur
 	switch status {
 	case state.Claimed:
 		e.place, e.token, e.run = claimed, r.live.Token, r
+		r.away.Store(d.closed && r.plan.spec.handover)
 		d.report(e, workerv1.Progress_STEP_CLAIMED)
 		return true
 	case state.ClaimLive, state.ClaimDecided, state.ClaimSkipped:
@@ -218,6 +226,7 @@ func (d *desk) refused(e *entry, now int64) {
 func (d *desk) carry(work, final context.Context, r *run) {
 	defer d.finish(final, r)
 	d.starts.began()
+	r.final = final
 	work, stop := context.WithCancelCause(work)
 	defer stop(nil)
 	// Whoever wishes that the run ends sets wish before it looks for stop.
@@ -226,6 +235,8 @@ func (d *desk) carry(work, final context.Context, r *run) {
 	switch {
 	case wish != nil && work.Err() == nil:
 		r.outcome = runner.Outcome{State: state.StateCancelled, Error: wish.Error(), Ended: d.clock()}
+	case r.away.Load() && work.Err() == nil:
+		r.outcome = runner.Outcome{State: state.StateInterrupted, Error: runner.ErrDrained.Error(), Ended: d.clock()}
 	case work.Err() != nil:
 		r.outcome = runner.Outcome{State: state.StateInterrupted, Error: context.Cause(work).Error(), Ended: d.clock()}
 	case !d.trusted() && !mutant.Off(mutant.SlotTrust) && !mutant.Off(mutant.SelfFence):
@@ -284,6 +295,7 @@ func (d *desk) perform(work context.Context, r *run) {
 
 	t.Run, t.Shard, t.Shards = r.key.run, int(r.key.shard), int(r.plan.shards)
 	t.Attempt, t.Token, t.Kill = int(r.key.attempt), r.live.Token, d.kill
+	t.Keeper = r
 	if r.plan.run == "" {
 		t.Slot = time.Unix(0, r.plan.due).UTC()
 	} else if slot, ok := r.plan.run.Nominal(); ok {

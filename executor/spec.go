@@ -32,6 +32,12 @@ type spec struct {
 	patient bool
 	// policy is what follows the end of an attempt.
 	policy *state.JobSpec
+	// handover: a drain does not await the job's runs.
+	handover bool
+	// checkpointOfJob: what runs save outlives them; checkpointsKept is how many of
+	// the last are kept.
+	checkpointOfJob bool
+	checkpointsKept int
 	// task is what an attempt runs, but for its identity.
 	task runner.Task
 
@@ -64,6 +70,11 @@ func newSpec(s *session, p *workerv1.Spec) *spec {
 		deadline:   js.StartDeadline,
 		jitter:     js.Jitter,
 		patient:    js.CatchUp == state.CatchUpAll && js.Overlap == state.OverlapSkip,
+		handover:   js.Drain == state.DrainHandover,
+
+		checkpointOfJob: js.CheckpointsOfJob(),
+		checkpointsKept: js.CheckpointsKept(),
+
 		task: runner.Task{
 			Job:       job,
 			Timeout:   js.Timeout,
@@ -71,6 +82,8 @@ func newSpec(s *session, p *workerv1.Spec) *spec {
 			Command:   js.Command,
 			HTTP:      js.HTTP,
 			NoOp:      js.NoOp,
+
+			Checkpoint: js.Checkpoint,
 		},
 	}
 }

@@ -59,6 +59,12 @@ func (srv *Server) Attend(stream workerv1.LeaderService_AttendServer) error {
 	if hello == nil || hello.GetNode() == "" || hello.GetOwnerRevision() == 0 {
 		return status.Error(codes.InvalidArgument, "attend: the first message must be a hello with node and owner_revision")
 	}
+	if hello.GetHandedBack() {
+		if !t.post(stream.Context(), t.lookForWaiting) {
+			return notLeader()
+		}
+		return nil
+	}
 	s := newSession(state.Owner{Node: hello.GetNode(), Revision: hello.GetOwnerRevision()})
 	ctx := stream.Context()
 	if !t.post(ctx, func() { t.admit(s, hello, 0) }) {

@@ -17,6 +17,26 @@ import (
 
 // command runs the command of t.
 func (r *Runner) command(ctx context.Context, t *Task, out io.Writer) (o Outcome) {
+	s, err := r.listen(t)
+	if err != nil {
+		o.fail(err)
+		return o
+	}
+	if s == nil {
+		return r.process(ctx, t, out)
+	}
+	defer s.close()
+	o = r.process(ctx, t, out)
+	switch o.State {
+	case state.StateSucceeded, state.StateFailed:
+		o.Directive = s.directive()
+	default: // it was stopped, and that decides
+	}
+	return o
+}
+
+// process runs the command's processes.
+func (r *Runner) process(ctx context.Context, t *Task, out io.Writer) (o Outcome) {
 	env, err := r.base.of(t)
 	if err != nil {
 		o.fail(err)

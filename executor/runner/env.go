@@ -51,7 +51,7 @@ var identityNames = [...]string{
 // over that who the attempt is.
 func (base environment) of(t *Task) (environment, error) {
 	env := environment{path: base.path}
-	env.vars = make([]string, 0, len(base.vars)+len(t.Command.Env)+9)
+	env.vars = make([]string, 0, len(base.vars)+len(t.Command.Env)+10)
 	for _, v := range base.vars {
 		name, _, _ := strings.Cut(v, "=")
 		if _, set := t.Command.Env[name]; !set {
@@ -80,6 +80,9 @@ func (base environment) of(t *Task) (environment, error) {
 		identity.WriteByte(0)
 	}
 	env.identity = identity.String()
+	if t.socket != "" {
+		env.vars = append(env.vars, "LEADERD_SOCKET="+t.socket)
+	}
 	env.vars = append(env.vars, "PATH="+env.path, "LEADERD_SLOT="+slotText(t.Slot),
 		"LEADERD_SHARDS="+strconv.Itoa(t.Shards))
 	return env, nil
@@ -88,7 +91,7 @@ func (base environment) of(t *Task) (environment, error) {
 // reserved tells whether the variable says who the attempt is; a job cannot set it.
 func reserved(name string) bool {
 	switch name {
-	case "LEADERD_SLOT", "LEADERD_SHARDS":
+	case "LEADERD_SLOT", "LEADERD_SHARDS", "LEADERD_SOCKET":
 		return true
 	}
 	for _, n := range identityNames {

@@ -51,6 +51,13 @@ func (r *Runner) request(ctx context.Context, t *Task, out io.Writer) (o Outcome
 		defer cancel()
 	}
 	req, err := r.newRequest(ctx, t)
+	if err == nil {
+		err = resume(ctx, t, req)
+	}
+	if ctx.Err() != nil {
+		o.stopped(t, context.Cause(ctx))
+		return o
+	}
 	if err != nil {
 		o.fail(err)
 		return o
@@ -62,11 +69,23 @@ func (r *Runner) request(ctx context.Context, t *Task, out io.Writer) (o Outcome
 		return o
 	}
 	o.ExitCode, o.HasCode = resp.StatusCode, true
+	var checkpoint bytes.Buffer
+	if t.Checkpoint != nil && strings.EqualFold(resp.Header.Get(checkpointBody), "true") {
+		out = &limited{to: &checkpoint, left: state.MaxCheckpoint + 1}
+	}
 	err = r.readBody(&o, resp.Body, out)
 	o.Ended = time.Now()
+	var unsaved error
+	if err == nil {
+		unsaved = keepAnswer(ctx, t, resp, checkpoint.Bytes())
+	}
 	switch {
 	case err != nil:
 		o.requestFailed(ctx, t, fmt.Errorf("reading the response: %w", err))
+	case unsaved != nil && ctx.Err() != nil:
+		o.stopped(t, context.Cause(ctx))
+	case unsaved != nil:
+		o.fail(unsaved)
 	case !expected(t.HTTP, resp.StatusCode):
 		o.fail(fmt.Errorf("unexpected status %s", resp.Status))
 		o.Directive.RetryAfter = retryAfter(resp, o.Ended)

@@ -27,6 +27,10 @@ type Config struct {
 	// FenceGrace bounds the grace of a fenced command: its owner must end the
 	// context that much before others may start the work. Zero means 1 s.
 	FenceGrace time.Duration
+	// SocketDir is where commands' sockets lie: see PrepareSocketDir. Empty: they get
+	// none, and a command that relies on one does not start, for the reason NoSocket.
+	SocketDir string
+	NoSocket  error
 	// MaxResponseBytes is how much of an HTTP response is read; the rest is left.
 	// Zero means 16 MiB.
 	MaxResponseBytes int64

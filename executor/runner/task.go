@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -18,6 +19,9 @@ var (
 	// is interrupted and the grace is at most Config.FenceGrace.
 	ErrFenced = errors.New("fenced")
 )
+
+// ErrInvalid: what the work asked of its Keeper is not allowed.
+var ErrInvalid = errors.New("not allowed")
 
 // errTimedOut is the cause of a stop at Task.Timeout.
 var errTimedOut = errors.New("timed out")
@@ -41,9 +45,35 @@ type Task struct {
 	// It may be nil.
 	Kill <-chan struct{}
 
+	// Keeper keeps what the work says of itself. Nil: it can say nothing.
+	Keeper Keeper
+	// Checkpoint is what the job says of checkpoints. Where it is set, the work relies
+	// on the Keeper; nil: it may do without.
+	Checkpoint *state.CheckpointPolicy
+
+	socket string // of the command
+
 	Command *state.Command
 	HTTP    *state.HTTP
 	NoOp    bool
+}
+
+// Keeper keeps what an attempt says of itself while it runs. Its methods may be called
+// concurrently, and answer an error once the attempt is over.
+type Keeper interface {
+	// Checkpoint answers the last checkpoint of the shard that was accepted; the zero
+	// value means that there is none. It blocks until the store has answered, or ctx
+	// ends.
+	Checkpoint(ctx context.Context) (state.SavedCheckpoint, error)
+	// Save makes data the last checkpoint, and blocks until that is stored, or ctx ends.
+	// The error wraps ErrFenced where the attempt is no longer the run's; the work is
+	// then being stopped. It wraps state.ErrCheckpointChanged where another run has
+	// replaced the checkpoint that this attempt has read, and ErrInvalid where data is
+	// too large. After any other the outcome may be unknown, and to save again is safe.
+	Save(ctx context.Context, data []byte) error
+	// Report notes how far the work has come: Done, Total and Message are read. It does
+	// not block. The error wraps ErrInvalid where these are not allowed.
+	Report(p state.Progress) error
 }
 
 // Outcome is how an attempt ended.

@@ -39,7 +39,15 @@ func (s *runService) GetRun(ctx context.Context, req *leaderdv1.GetRunRequest) (
 		}
 		return nil, s.fail(ctx, req.GetName(), err)
 	}
-	return &leaderdv1.GetRunResponse{Run: runOf(&entry)}, nil
+	res := runOf(&entry)
+	if entry.Record == nil && len(entry.Live) > 0 {
+		reported, err := s.cfg.Checkpoint.ListProgress(ctx, id, run)
+		if err != nil {
+			return nil, s.fail(ctx, req.GetName(), err)
+		}
+		addProgress(res, &entry, reported)
+	}
+	return &leaderdv1.GetRunResponse{Run: res}, nil
 }
 
 // missing is the answer where there is no such run: it may have been removed.
@@ -111,8 +119,17 @@ func (s *runService) ListRuns(ctx context.Context, req *leaderdv1.ListRunsReques
 			res.RemovedUntil = timeOf(floor.Instant)
 		}
 	}
+	var reported map[store.ProgressKey]store.Reported
+	if req.GetProgress() && slices.ContainsFunc(page.Runs, func(e store.RunEntry) bool { return len(e.Live) > 0 }) {
+		of := state.JobID{Namespace: l.Namespace, Name: l.Job}
+		if reported, err = s.cfg.Checkpoint.ListProgress(ctx, of, ""); err != nil {
+			return nil, s.fail(ctx, req.GetParent(), err)
+		}
+	}
 	for i := range page.Runs {
-		res.Runs = append(res.Runs, runOf(&page.Runs[i]))
+		run := runOf(&page.Runs[i])
+		addProgress(run, &page.Runs[i], reported)
+		res.Runs = append(res.Runs, run)
 	}
 	if page.More && page.LastRun != "" {
 		res.NextPageToken = pageToken(scope, page.LastJob.Namespace, page.LastJob.Name, string(page.LastRun))
@@ -270,6 +287,9 @@ func appendAttempts(to []*leaderdv1.Attempt, attempts []state.Attempt) []*leader
 			State:     runStateOf(a.State),
 			Error:     a.Error,
 			Snoozed:   a.Snoozed,
+		}
+		if a.Done != 0 || a.Total != 0 || a.Message != "" {
+			res.Progress = &leaderdv1.Progress{Done: a.Done, Total: a.Total, Message: a.Message}
 		}
 		if a.HasCode {
 			code := int32(a.ExitCode) //nolint:gosec // an exit code or status

@@ -59,6 +59,14 @@ type Backfiller interface {
 	BackfilledSlots(ctx context.Context, id state.JobID, from, to time.Time) (map[time.Time]state.RunID, error)
 }
 
+// CheckpointKeeper reads and removes what runs have saved, and tells how far they have
+// come. *store.Store is one.
+type CheckpointKeeper interface {
+	ListCheckpoints(ctx context.Context, of state.CheckpointRef) ([]state.SavedCheckpoint, error)
+	DeleteCheckpoints(ctx context.Context, id state.JobID) error
+	ListProgress(ctx context.Context, id state.JobID, run state.RunID) (map[store.ProgressKey]store.Reported, error)
+}
+
 // Canceller ends runs. *store.Store is one.
 type Canceller interface {
 	CancelRun(ctx context.Context, c state.Cancel) (store.RunEntry, error)
@@ -115,6 +123,7 @@ type Config struct {
 	Backfills  Backfiller
 	Calendars  CalendarKeeper
 	Canceller  Canceller
+	Checkpoint CheckpointKeeper
 	Runs       RunReader
 	Watermark  WatermarkReader
 	Leadership Leadership
@@ -144,6 +153,7 @@ func (c *Config) Validate() error {
 		{"Backfills", c.Backfills == nil},
 		{"Calendars", c.Calendars == nil},
 		{"Canceller", c.Canceller == nil},
+		{"Checkpoint", c.Checkpoint == nil},
 		{"Runs", c.Runs == nil},
 		{"Watermark", c.Watermark == nil},
 		{"Leadership", c.Leadership == nil},
@@ -160,6 +170,7 @@ func (c *Config) Validate() error {
 // Server is the services. It starts nothing and keeps no state.
 type Server struct {
 	jobs      *jobService
+	saved     *checkpointService
 	runs      *runService
 	timeline  *timelineService
 	backfills *backfillService
@@ -180,6 +191,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	return &Server{
 		jobs:      &jobService{cfg: &cfg},
+		saved:     &checkpointService{cfg: &cfg},
 		runs:      &runService{cfg: &cfg},
 		timeline:  &timelineService{cfg: &cfg},
 		backfills: &backfillService{cfg: &cfg},
@@ -192,6 +204,7 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	leaderdv1.RegisterJobServiceServer(r, s.jobs)
 	leaderdv1.RegisterRunServiceServer(r, s.runs)
+	leaderdv1.RegisterCheckpointServiceServer(r, s.saved)
 	leaderdv1.RegisterCalendarServiceServer(r, s.calendars)
 	leaderdv1.RegisterTimelineServiceServer(r, s.timeline)
 	leaderdv1.RegisterBackfillServiceServer(r, s.backfills)

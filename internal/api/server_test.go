@@ -41,6 +41,7 @@ type served struct {
 	backfills leaderdv1.BackfillServiceClient
 	calendars leaderdv1.CalendarServiceClient
 	clock     atomic.Pointer[time.Time] // nil: the real one
+	saved     leaderdv1.CheckpointServiceClient
 }
 
 // wall is what the API takes for the time.
@@ -87,7 +88,7 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	cache, nodes := st.JobsCache(), st.NodesCache()
 	s := &served{db: mem, store: st}
 	server, err := New(Config{
-		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Canceller: st, Backfills: st, Calendars: st,
+		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Canceller: st, Backfills: st, Calendars: st, Checkpoint: st,
 		Runs: st, Watermark: st,
 		Leadership: leadership{}, Nodes: nodes, Jobs: counts{}, Wall: s.wall,
 	})
@@ -121,6 +122,7 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	s.backfills = leaderdv1.NewBackfillServiceClient(conn)
 	s.cluster = leaderdv1.NewClusterServiceClient(conn)
 	s.calendars = leaderdv1.NewCalendarServiceClient(conn)
+	s.saved = leaderdv1.NewCheckpointServiceClient(conn)
 	return s
 }
 
@@ -177,7 +179,7 @@ func requireBadFields(t *testing.T, err error, fields ...string) {
 
 func TestConfigNamesWhatIsMissing(t *testing.T) {
 	_, err := New(Config{})
-	for _, field := range []string{"Node", "Reader", "Lister", "Versions", "Putter", "Pauser", "Triggerer", "Canceller", "Runs", "Watermark", "Leadership", "Nodes", "Jobs"} {
+	for _, field := range []string{"Node", "Reader", "Lister", "Versions", "Putter", "Pauser", "Triggerer", "Canceller", "Checkpoint", "Runs", "Watermark", "Leadership", "Nodes", "Jobs"} {
 		require.ErrorContains(t, err, field+": is required")
 	}
 }

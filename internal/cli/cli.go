@@ -21,6 +21,10 @@ const (
 	exitUsage   = 2
 	// exitUnchecked is verify's where it cannot find out whether all is well.
 	exitUnchecked = 2
+	// exitFenced and exitConflict are those of the commands that work uses inside a
+	// run.
+	exitFenced   = 3
+	exitConflict = 4
 )
 
 // Deps is what the command line is given.
@@ -130,6 +134,11 @@ func New(d Deps) *cobra.Command {
 		clusterCommand(d),
 		calendarCommand(d),
 		cronCommand(d),
+		checkpointCommand(d),
+		progressCommand(d),
+		permanentCommand(d),
+		snoozeCommand(d),
+		retryAfterCommand(d),
 		verifyCommand(d),
 		versionCommand(d),
 	)
@@ -170,7 +179,18 @@ type silentError struct{ code int }
 
 func (e silentError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
 
+// codedError has an exit status of its own.
+type codedError struct {
+	error
+	code int
+}
+
+func (e codedError) Unwrap() error { return e.error }
+
 func exitStatus(err error) int {
+	if coded, ok := errors.AsType[codedError](err); ok {
+		return coded.code
+	}
 	if silent, ok := errors.AsType[silentError](err); ok {
 		return silent.code
 	}

@@ -50,6 +50,7 @@ func (o *dialer) bind(flags *pflag.FlagSet, d Deps) {
 type api struct {
 	jobs      leaderdv1.JobServiceClient
 	runs      leaderdv1.RunServiceClient
+	saved     leaderdv1.CheckpointServiceClient
 	timeline  leaderdv1.TimelineServiceClient
 	backfills leaderdv1.BackfillServiceClient
 	calendars leaderdv1.CalendarServiceClient
@@ -100,6 +101,7 @@ func (o *dialer) dial() (*api, error) {
 	return &api{
 		jobs:      leaderdv1.NewJobServiceClient(via),
 		runs:      leaderdv1.NewRunServiceClient(via),
+		saved:     leaderdv1.NewCheckpointServiceClient(via),
 		timeline:  leaderdv1.NewTimelineServiceClient(via),
 		backfills: leaderdv1.NewBackfillServiceClient(via),
 		calendars: leaderdv1.NewCalendarServiceClient(via),

@@ -27,6 +27,7 @@ func jobCommand(d Deps) *cobra.Command {
 		jobLedger(d, o),
 		jobExplain(d, o),
 		jobSimulate(d, o),
+		jobCheckpoint(d, o),
 	)
 	c.Aliases = []string{"jobs"}
 	o.bind(c.PersistentFlags(), d)

@@ -16,7 +16,7 @@ import (
 
 func runCommand(d Deps) *cobra.Command {
 	o := &dialer{}
-	c := group("run", "Look at runs, live and past, and end them", runList(d, o), runGet(d, o), runCancel(d, o))
+	c := group("run", "Look at runs, live and past, and end them", runList(d, o), runGet(d, o), runCancel(d, o), runCheckpoint(d, o))
 	c.Aliases = []string{"runs"}
 	o.bind(c.PersistentFlags(), d)
 	return c
@@ -31,6 +31,7 @@ type runSelection struct {
 	node   string
 	since  string
 	limit  int
+	wide   bool
 	f      format
 }
 
@@ -58,6 +59,7 @@ func runList(d Deps, o *dialer) *cobra.Command {
 	c.Flags().StringSliceVar(&q.states, "state", nil, "only runs in these states, such as failed,missed")
 	c.Flags().StringVar(&q.node, "node", "", "only runs that this node has or had a try at")
 	c.Flags().StringVar(&q.since, "since", "", "only runs that were due in this time (24h) or since then (2026-11-30T02:00:00Z)")
+	c.Flags().BoolVar(&q.wide, "wide", false, "tell how far runs have come, and when they may end")
 	c.Flags().IntVar(&q.limit, "limit", 100, "at most this many; 0: all")
 	c.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 	c.MarkFlagsMutuallyExclusive("job", "all-namespaces")
@@ -74,7 +76,7 @@ func (q *runSelection) request(now time.Time) (*leaderdv1.ListRunsRequest, error
 		return nil, usagef("--limit: %d is negative", q.limit)
 	}
 	req := &leaderdv1.ListRunsRequest{
-		Parent: "namespaces/" + q.ns.name + "/jobs/-", Order: leaderdv1.ListRunsRequest_ORDER_NEWEST, Node: q.node,
+		Parent: "namespaces/" + q.ns.name + "/jobs/-", Order: leaderdv1.ListRunsRequest_ORDER_NEWEST, Node: q.node, Progress: q.wide,
 	}
 	if q.all {
 		req.Parent = "namespaces/-/jobs/-"
@@ -109,6 +111,12 @@ func listRuns(ctx context.Context, d Deps, a *api, req *leaderdv1.ListRunsReques
 		w: d.Stdout, f: q.f,
 		table: newTable(d.Stdout, "JOB", "RUN", "STATE", "REASON", "DUE", "LATE", "TOOK", "TRIES", "NODE"),
 		row:   func(r *leaderdv1.Run) []string { return runRow(r, time.Now()) },
+	}
+	if q.wide {
+		p.table = newTable(d.Stdout, "JOB", "RUN", "STATE", "REASON", "DUE", "LATE", "TOOK", "TRIES", "NODE", "PROGRESS", "ETA", "MESSAGE")
+		p.row = func(r *leaderdv1.Run) []string {
+			return append(runRow(r, time.Now()), progressCells(lastAttempt(r).GetProgress())...)
+		}
 	}
 	err := pages(func(token string) (string, error) {
 		req.PageToken, req.PageSize = token, pageSize
@@ -321,6 +329,16 @@ func printRun(d Deps, r *leaderdv1.Run) error {
 	}
 	if r.GetOrigin() != "" {
 		t.row("repeats:", runID(r.GetOrigin()))
+	}
+	if p := lastAttempt(r).GetProgress(); p != nil {
+		text := strings.TrimSpace(progressText(p) + " " + printableOutput(p.GetMessage()))
+		if p.GetReportTime() != nil {
+			text += ", reported " + instant(p.GetReportTime())
+		}
+		t.row("progress:", text)
+		if p.GetEstimatedEndTime() != nil {
+			t.row("may end:", instant(p.GetEstimatedEndTime()))
+		}
 	}
 	t.row("generation:", strconv.FormatInt(r.GetJobGeneration(), 10))
 	if err := t.flush(); err != nil {

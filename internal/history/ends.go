@@ -34,6 +34,9 @@ func (c *checker) checkpoints(j *job) {
 		return
 	}
 	for _, s := range j.starts {
+		if s.Resumed < 0 {
+			continue
+		}
 		var last int64
 		for _, p := range all[shard{s.Run, s.Shard}] {
 			if p.Token < s.Token {

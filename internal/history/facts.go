@@ -159,7 +159,8 @@ type Start struct {
 	At, Local time.Time
 	// Ended is when the work ended; zero: it did not, or WorkEnds is not there.
 	Ended time.Time
-	// Resumed is the Sequence of the checkpoint that it began from, 0 for none.
+	// Resumed is the Sequence of the checkpoint that it began from, 0 for none. Negative:
+	// the work ended before it knew.
 	// It is compared where CheckpointLog is there.
 	Resumed int64
 }

@@ -208,7 +208,18 @@ func (n *Node) execute(ctx context.Context, j executor.Journal, l executor.Leade
 		return err
 	}
 	log := n.log.Named("executor")
-	run := runner.New(runner.Config{Version: n.version, FenceGrace: n.cfg.Executor.RegistrationTTL / 10})
+	sockets, remove, noSocket := runner.PrepareSocketDir(filepath.Join(n.cfg.DataDir, "run"))
+	if noSocket != nil {
+		log.Warn("commands get no socket for checkpoints and progress; those that rely on one will fail", "err", noSocket)
+	}
+	defer func() {
+		if err := remove(); err != nil {
+			log.Warn("directory of sockets is left behind", "dir", sockets, "err", err)
+		}
+	}()
+	run := runner.New(runner.Config{
+		Version: n.version, FenceGrace: n.cfg.Executor.RegistrationTTL / 10, SocketDir: sockets, NoSocket: noSocket,
+	})
 	defer run.Close()
 	x, err := executor.New(j, l, run, n.dial, executor.Config{
 		Node: n.self(),

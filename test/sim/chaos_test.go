@@ -254,6 +254,8 @@ func (c *chaos) employ(j *job) {
 		c.w.history.says(j, takes, state.StateFailed, state.Directive{RetryAfter: c.span(time.Millisecond, time.Minute)})
 	case 5:
 		c.w.history.says(j, takes, state.StateSucceeded, state.Directive{Snooze: c.span(time.Second, time.Minute)})
+	case 6, 7:
+		c.w.history.saves(j, max(takes, time.Second), pick(c, 4, 10))
 	default:
 		c.w.history.does(j, takes, state.StateSucceeded)
 	}
@@ -301,6 +303,10 @@ func (c *chaos) respec(j *job) {
 		s.PauseAfterFailures = pick(c, 0, 0, 0, 0, 0, 0, 2, 5)
 		s.Timeout = pick(c, 0, 0, time.Minute)
 		c.retry(s)
+		s.Drain = state.DrainWait
+		if s.Guarantee == state.AtLeastOnce && c.chance(40) {
+			s.Drain = state.DrainHandover
+		}
 	})
 }
 

@@ -19,7 +19,7 @@ import (
 func (c *checker) judge(until time.Time, settled bool) {
 	f := &past.Facts{
 		To: until, OneClock: c.skewed == 0, KnowsOverrides: true, Stale: staleWatch + c.skewed,
-		Sources: past.WorkLog | past.WorkEnds | past.ClaimLog | past.VerdictLog | past.EndLog |
+		Sources: past.WorkLog | past.WorkEnds | past.ClaimLog | past.VerdictLog | past.EndLog | past.CheckpointLog |
 			past.RegistrationLog | past.MarkLog,
 		Jobs: map[string][]past.Version{},
 	}
@@ -164,6 +164,10 @@ func (c *checker) logFacts(f *past.Facts) {
 			v.State = r.State.String()
 			v.Job, v.Run = r.Job.String(), string(r.Run)
 			f.Verdicts = append(f.Verdicts, v)
+		case "checkpoints":
+			if p, ok := e.checkpoint(); ok {
+				f.Checkpoints = append(f.Checkpoints, p)
+			}
 		case "nodes":
 			if i, ok := standing[rest]; ok && (e.Deleted || e.KV.CreateRevision != f.Registrations[i].Revision) {
 				f.Registrations[i].EndRevision, f.Registrations[i].Ended = e.revision, e.at
@@ -192,7 +196,7 @@ func (c *checker) logFacts(f *past.Facts) {
 		s := &c.spans[i]
 		f.Starts = append(f.Starts, past.Start{
 			Job: s.job.String(), Run: string(s.run), Shard: s.shard, Attempt: s.attempt, Token: s.token,
-			At: s.begun, Local: s.wall, Ended: s.ended,
+			At: s.begun, Local: s.wall, Ended: s.ended, Resumed: s.resumed,
 		})
 	}
 	slices.SortStableFunc(f.Starts, func(a, b past.Start) int { return a.At.Compare(b.At) })

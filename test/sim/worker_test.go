@@ -137,13 +137,16 @@ func (x *worker) Run(ctx context.Context, t runner.Task, _ io.Writer) runner.Out
 	if o.State != state.StateSucceeded {
 		o.Error = "the work went wrong"
 	}
-	if t.Timeout > 0 && t.Timeout < work.takes {
+	if t.Timeout > 0 && t.Timeout < work.takes && work.saves == 0 {
 		work.takes, work.crash = t.Timeout, nil
 		o.State, o.Error = state.StateTimedOut, "timed out after "+t.Timeout.String()
 	} else {
 		o.Directive = work.says
 	}
-	if work.takes > 0 && !sleep(ctx, work.takes) {
+	switch {
+	case work.saves > 0:
+		x.saving(ctx, &t, work, &o)
+	case work.takes > 0 && !sleep(ctx, work.takes):
 		o.State, o.Error = state.StateInterrupted, context.Cause(ctx).Error()
 		if errors.Is(context.Cause(ctx), runner.ErrCancelled) {
 			o.State = state.StateCancelled
@@ -187,6 +190,7 @@ type work struct {
 	state state.RunState
 	crash func() // called at the end: it panics or ends its goroutine
 	says  state.Directive
+	saves int // checkpoints, each after its part of the time
 }
 
 // span is one execution of work.
@@ -202,6 +206,7 @@ type span struct {
 	ended   time.Time // zero: it goes on
 	state   state.RunState
 	died    bool // with its node
+	resumed int64
 
 	worker *worker
 }
@@ -243,6 +248,7 @@ func (h *history) start(x *worker, t *runner.Task) (work, func(state.RunState)) 
 	s := &span{
 		job: t.Job, run: t.Run, shard: t.Shard, attempt: t.Attempt, token: t.Token,
 		node: x.name, begun: time.Now(), wall: x.host.wall(), worker: x,
+		resumed: -1, // see resumes
 	}
 	h.spans = append(h.spans, s)
 	does, ok := h.work[t.Job]

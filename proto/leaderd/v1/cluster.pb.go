@@ -61,6 +61,8 @@ const (
 	ErrorReason_ERROR_REASON_CALENDAR_NOT_FOUND ErrorReason = 30
 	// The calendar is named by jobs. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_CALENDAR_IN_USE ErrorReason = 31
+	// No such checkpoint, or it is not kept any more.
+	ErrorReason_ERROR_REASON_CHECKPOINT_NOT_FOUND ErrorReason = 50
 )
 
 // Enum value maps for ErrorReason.
@@ -82,24 +84,26 @@ var (
 		12: "ERROR_REASON_RUN_OVER",
 		30: "ERROR_REASON_CALENDAR_NOT_FOUND",
 		31: "ERROR_REASON_CALENDAR_IN_USE",
+		50: "ERROR_REASON_CHECKPOINT_NOT_FOUND",
 	}
 	ErrorReason_value = map[string]int32{
-		"ERROR_REASON_UNSPECIFIED":        0,
-		"ERROR_REASON_BAD_FIELD":          1,
-		"ERROR_REASON_JOB_NOT_FOUND":      2,
-		"ERROR_REASON_RUN_NOT_FOUND":      3,
-		"ERROR_REASON_ETAG_MISMATCH":      4,
-		"ERROR_REASON_JOB_PAUSED":         5,
-		"ERROR_REASON_JOB_QUARANTINED":    6,
-		"ERROR_REASON_STORE_UNAVAILABLE":  7,
-		"ERROR_REASON_STORE_FULL":         8,
-		"ERROR_REASON_OUTCOME_UNKNOWN":    9,
-		"ERROR_REASON_NOT_LEADER":         10,
-		"ERROR_REASON_NODE_UNAVAILABLE":   11,
-		"ERROR_REASON_BACKFILL_NOT_FOUND": 20,
-		"ERROR_REASON_RUN_OVER":           12,
-		"ERROR_REASON_CALENDAR_NOT_FOUND": 30,
-		"ERROR_REASON_CALENDAR_IN_USE":    31,
+		"ERROR_REASON_UNSPECIFIED":          0,
+		"ERROR_REASON_BAD_FIELD":            1,
+		"ERROR_REASON_JOB_NOT_FOUND":        2,
+		"ERROR_REASON_RUN_NOT_FOUND":        3,
+		"ERROR_REASON_ETAG_MISMATCH":        4,
+		"ERROR_REASON_JOB_PAUSED":           5,
+		"ERROR_REASON_JOB_QUARANTINED":      6,
+		"ERROR_REASON_STORE_UNAVAILABLE":    7,
+		"ERROR_REASON_STORE_FULL":           8,
+		"ERROR_REASON_OUTCOME_UNKNOWN":      9,
+		"ERROR_REASON_NOT_LEADER":           10,
+		"ERROR_REASON_NODE_UNAVAILABLE":     11,
+		"ERROR_REASON_BACKFILL_NOT_FOUND":   20,
+		"ERROR_REASON_RUN_OVER":             12,
+		"ERROR_REASON_CALENDAR_NOT_FOUND":   30,
+		"ERROR_REASON_CALENDAR_IN_USE":      31,
+		"ERROR_REASON_CHECKPOINT_NOT_FOUND": 50,
 	}
 )
 
@@ -638,7 +642,7 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"clockAhead\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x90\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xb7\x04\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ERROR_REASON_BAD_FIELD\x10\x01\x12\x1e\n" +
@@ -656,7 +660,8 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"\x1fERROR_REASON_BACKFILL_NOT_FOUND\x10\x14\x12\x19\n" +
 	"\x15ERROR_REASON_RUN_OVER\x10\f\x12#\n" +
 	"\x1fERROR_REASON_CALENDAR_NOT_FOUND\x10\x1e\x12 \n" +
-	"\x1cERROR_REASON_CALENDAR_IN_USE\x10\x1f2o\n" +
+	"\x1cERROR_REASON_CALENDAR_IN_USE\x10\x1f\x12%\n" +
+	"!ERROR_REASON_CHECKPOINT_NOT_FOUND\x1022o\n" +
 	"\x0eClusterService\x12]\n" +
 	"\x10GetClusterStatus\x12#.leaderd.v1.GetClusterStatusRequest\x1a$.leaderd.v1.GetClusterStatusResponseB7Z5github.com/leaderd/leaderd/proto/leaderd/v1;leaderdv1b\x06proto3"
 

@@ -453,7 +453,10 @@ type Hello struct {
 	// The CreateRevision of its registration.
 	OwnerRevision int64 `protobuf:"varint,2,opt,name=owner_revision,json=ownerRevision,proto3" json:"owner_revision,omitempty"`
 	// The runs that it has claimed and not finished.
-	Held          []*Held `protobuf:"bytes,3,rep,name=held,proto3" json:"held,omitempty"`
+	Held []*Held `protobuf:"bytes,3,rep,name=held,proto3" json:"held,omitempty"`
+	// It drains, and has handed runs back that are to start elsewhere. This is all that
+	// it has to say: there is no session, and no answer but the end of the stream.
+	HandedBack    bool `protobuf:"varint,50,opt,name=handed_back,json=handedBack,proto3" json:"handed_back,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -507,6 +510,13 @@ func (x *Hello) GetHeld() []*Held {
 		return x.Held
 	}
 	return nil
+}
+
+func (x *Hello) GetHandedBack() bool {
+	if x != nil {
+		return x.HandedBack
+	}
+	return false
 }
 
 // Held is a run that an executor has.
@@ -2929,11 +2939,13 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x05shard\x18\x04 \x01(\x05R\x05shard\x12\x18\n" +
 	"\aattempt\x18\x05 \x01(\x05R\aattempt\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06detail\x18\a \x01(\tR\x06detail\"o\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail\"\x90\x01\n" +
 	"\x05Hello\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12%\n" +
 	"\x0eowner_revision\x18\x02 \x01(\x03R\rownerRevision\x12+\n" +
-	"\x04held\x18\x03 \x03(\v2\x17.leaderd.worker.v1.HeldR\x04held\"t\n" +
+	"\x04held\x18\x03 \x03(\v2\x17.leaderd.worker.v1.HeldR\x04held\x12\x1f\n" +
+	"\vhanded_back\x182 \x01(\bR\n" +
+	"handedBack\"t\n" +
 	"\x04Held\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x10\n" +

@@ -42,6 +42,7 @@ func (t *term) change(c change, now time.Time) {
 	was.job, was.last = c.job, never
 	t.watchPause(c.job)
 	t.watchFailures(was)
+	t.trimDead(was)
 	t.rescope(was)
 	t.balancer.Release(jobKey(c.id)) // its selector may be another
 	if c.job.Broken != nil {

@@ -93,6 +93,7 @@ func (t *term) tryDecide(e *entry, now time.Time) {
 				}
 				if j := t.jobs[rec.Job]; j != nil && to == state.StateTimedOut {
 					t.lookAtFailures(j)
+					t.trimDead(j)
 				}
 			}
 		}

@@ -16,6 +16,7 @@ type metrics struct {
 	lost         prometheus.Counter
 	decided      *prometheus.CounterVec
 	unreadable   *prometheus.CounterVec
+	deadDropped  prometheus.Counter
 	badGates     prometheus.Gauge
 	skew         prometheus.Gauge
 
@@ -67,6 +68,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "leaderd_planner_unreadable_total",
 			Help: "Times that a key of the leader's alone could not be read and was written anew.",
 		}, []string{"key"}),
+		deadDropped: f.NewCounter(prometheus.CounterOpts{
+			Name: "leaderd_planner_dead_letters_dropped_total",
+			Help: "Dead letters that were dropped since their jobs keep no more of them.",
+		}),
 		badGates: f.NewGauge(prometheus.GaugeOpts{
 			Name: "leaderd_planner_unreadable_gates",
 			Help: "Jobs that stand still because the record at their gate cannot be read.",

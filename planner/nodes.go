@@ -98,6 +98,9 @@ func (t *term) markLost(l state.Live) {
 				t.addWaiting(&next, t.now())
 			} else {
 				t.endedOf(l.Job)
+				if j := t.jobs[l.Job]; j != nil {
+					t.trimDead(j)
+				}
 			}
 		}
 	})

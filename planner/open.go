@@ -254,6 +254,7 @@ func (t *term) finished(s *session, p *workerv1.Progress, now time.Time) {
 	}
 	if to := state.RunState(p.GetState()); to == state.StateFailed || to == state.StateTimedOut {
 		t.lookAtFailures(job)
+		t.trimDead(job)
 	}
 	if state.RunState(p.GetState()) != state.StateWaiting {
 		t.ended(job.job)

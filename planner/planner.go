@@ -52,6 +52,7 @@ type Store interface {
 	FeedBackfill(ctx context.Context, term state.Term, id state.JobID, b state.BackfillID, most int, now time.Time) (state.Backfill, []state.RunID, error)
 	MarkLost(ctx context.Context, term state.Term, l state.Live, now time.Time) (state.Live, bool, error)
 	// GiveUp relies on the job as DecideVersion does; 0 relies on nothing.
+	TrimDead(ctx context.Context, term state.Term, id state.JobID, keep int) (dropped int, err error)
 	GiveUp(
 		ctx context.Context, term state.Term, l state.Live, to state.RunState, reason string, now time.Time, job int64,
 	) (bool, error)

@@ -26,6 +26,8 @@ type timed struct {
 	// scope is where the term keeps the job by it.
 	queue []*entry
 	scope scope
+	// trimming is set while its dead letters are about to be counted.
+	trimming bool
 	// end is what ended a deleted job, once that is known.
 	end *ending
 	// replays wait for the one that is under way while replaying is set.

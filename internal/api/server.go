@@ -114,21 +114,22 @@ type Config struct {
 	// Node is the name of the answering node.
 	Node string
 
-	Reader     JobReader
-	Lister     JobLister
-	Versions   VersionLister
-	Putter     JobPutter
-	Pauser     JobPauser
-	Triggerer  Triggerer
-	Backfills  Backfiller
-	Calendars  CalendarKeeper
-	Canceller  Canceller
-	Checkpoint CheckpointKeeper
-	Runs       RunReader
-	Watermark  WatermarkReader
-	Leadership Leadership
-	Nodes      NodeLister
-	Jobs       JobCounter
+	Reader      JobReader
+	Lister      JobLister
+	Versions    VersionLister
+	Putter      JobPutter
+	Pauser      JobPauser
+	Triggerer   Triggerer
+	Backfills   Backfiller
+	Calendars   CalendarKeeper
+	Canceller   Canceller
+	Checkpoint  CheckpointKeeper
+	Runs        RunReader
+	DeadLetters DeadLetterKeeper
+	Watermark   WatermarkReader
+	Leadership  Leadership
+	Nodes       NodeLister
+	Jobs        JobCounter
 	// Wall is the wall clock that changes and triggers are stamped with. It must
 	// not block, and is called from many goroutines. Default: time.Now.
 	Wall func() time.Time
@@ -155,6 +156,7 @@ func (c *Config) Validate() error {
 		{"Canceller", c.Canceller == nil},
 		{"Checkpoint", c.Checkpoint == nil},
 		{"Runs", c.Runs == nil},
+		{"DeadLetters", c.DeadLetters == nil},
 		{"Watermark", c.Watermark == nil},
 		{"Leadership", c.Leadership == nil},
 		{"Nodes", c.Nodes == nil},
@@ -176,6 +178,7 @@ type Server struct {
 	backfills *backfillService
 	calendars *calendarService
 	cluster   *clusterService
+	dead      *deadLetterService
 }
 
 // New makes a Server.
@@ -197,6 +200,7 @@ func New(cfg Config) (*Server, error) {
 		backfills: &backfillService{cfg: &cfg},
 		calendars: &calendarService{cfg: &cfg},
 		cluster:   &clusterService{cfg: &cfg},
+		dead:      &deadLetterService{cfg: &cfg},
 	}, nil
 }
 
@@ -209,4 +213,5 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	leaderdv1.RegisterTimelineServiceServer(r, s.timeline)
 	leaderdv1.RegisterBackfillServiceServer(r, s.backfills)
 	leaderdv1.RegisterClusterServiceServer(r, s.cluster)
+	leaderdv1.RegisterDeadLetterServiceServer(r, s.dead)
 }

@@ -131,6 +131,7 @@ func New(d Deps) *cobra.Command {
 		jobCommand(d),
 		runCommand(d),
 		backfillCommand(d),
+		deadCommand(d),
 		clusterCommand(d),
 		calendarCommand(d),
 		cronCommand(d),

@@ -55,6 +55,7 @@ type api struct {
 	backfills leaderdv1.BackfillServiceClient
 	calendars leaderdv1.CalendarServiceClient
 	cluster   leaderdv1.ClusterServiceClient
+	dead      leaderdv1.DeadLetterServiceClient
 	conn      *failover
 }
 
@@ -106,6 +107,7 @@ func (o *dialer) dial() (*api, error) {
 		backfills: leaderdv1.NewBackfillServiceClient(via),
 		calendars: leaderdv1.NewCalendarServiceClient(via),
 		cluster:   leaderdv1.NewClusterServiceClient(via),
+		dead:      leaderdv1.NewDeadLetterServiceClient(via),
 		conn:      conn,
 	}, nil
 }

@@ -217,6 +217,11 @@ func change(use, short, done string, d Deps, o *dialer,
 // each does something with every job and prints what came of it. It goes on after
 // an error, for what is asked of one job does not depend on another.
 func each(d Deps, names []string, do func(name string) (string, error)) error {
+	return eachNamed(d, names, shortJob, do)
+}
+
+// eachNamed is each for what has a short name of its own.
+func eachNamed(d Deps, names []string, short func(name string) string, do func(name string) (string, error)) error {
 	code := exitOK
 	for _, name := range names {
 		done, err := do(name)
@@ -225,12 +230,12 @@ func each(d Deps, names []string, do func(name string) (string, error)) error {
 		}
 		if err != nil {
 			for _, line := range explain(err) {
-				fmt.Fprintf(d.Stderr, "error: %s: %s\n", shortJob(name), line)
+				fmt.Fprintf(d.Stderr, "error: %s: %s\n", short(name), line)
 			}
 			code = max(code, exitStatus(err))
 			continue
 		}
-		if _, err := fmt.Fprintf(d.Stdout, "%s %s\n", shortJob(name), done); err != nil {
+		if _, err := fmt.Fprintf(d.Stdout, "%s %s\n", short(name), done); err != nil {
 			return err
 		}
 	}

@@ -187,6 +187,7 @@ func (s *Store) verdictRequest(l *state.Live, rec *state.Record) (*request, name
 	r, k := s.tokenRequest(l)
 	r.txn.Then = append(r.txn.Then, kv.Put(k.history, value, 0))
 	r.writes = append(r.writes, s.batch.hash(k.history))
+	s.buryRequest(r, l, rec, value)
 	if !l.Exclusive {
 		r.txn.Then = append(r.txn.Then, kv.Delete(k.live))
 		r.writes = append(r.writes, s.batch.hash(k.live))

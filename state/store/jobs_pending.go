@@ -23,7 +23,7 @@ import (
 // that reaches the store later still may be left beside its own claimed run;
 // the claim of that one is refused, since the run is live or has a verdict.
 func (s *Store) PutPending(ctx context.Context, p state.Pending) (state.Pending, error) {
-	revision, err := s.putPending(ctx, &p)
+	revision, err := s.putPending(ctx, &p, 0)
 	if err != nil {
 		return p, fmt.Errorf("put pending run %s %s: %w", p.Job, p.Run, err)
 	}
@@ -31,7 +31,9 @@ func (s *Store) PutPending(ctx context.Context, p state.Pending) (state.Pending,
 	return p, nil
 }
 
-func (s *Store) putPending(ctx context.Context, p *state.Pending) (int64, error) {
+// putPending is PutPending; dead is the revision of the dead letter of p.Origin that it
+// is made of, 0 for none.
+func (s *Store) putPending(ctx context.Context, p *state.Pending, dead int64) (int64, error) {
 	value, err := marshalPending(p)
 	if err != nil {
 		return 0, err
@@ -59,6 +61,12 @@ func (s *Store) putPending(ctx context.Context, p *state.Pending) (int64, error)
 			If:   []kv.Compare{unchanged(s.keys.job(p.Job), entry.Job.Revision), absent(pendingKey), absent(historyKey)},
 			Then: []kv.Op{kv.Put(pendingKey, value, 0)},
 			Else: []kv.Op{kv.Get(s.keys.job(p.Job)), kv.Get(pendingKey), keyOnly(historyKey)},
+		}
+		if dead != 0 {
+			key := s.keys.deadRun(p.Job, p.Origin)
+			t.If = append(t.If, unchanged(key, dead))
+			t.Then = append(t.Then, kv.Delete(key))
+			t.Else = append(t.Else, keyOnly(key))
 		}
 		var res kv.TxnResult
 		found := int64(0)
@@ -91,6 +99,9 @@ func (s *Store) putPending(ctx context.Context, p *state.Pending) (int64, error)
 				return history[0].ModRevision, nil
 			}
 			return 0, ErrExists
+		}
+		if dead != 0 && modRevision(res.Results[3]) != dead {
+			return 0, ErrNotFound
 		}
 		job := res.Results[0].KVs
 		if len(job) == 0 {

@@ -30,6 +30,15 @@ func (k keys) history() string  { return k.prefix + "history/" }
 func (k keys) versions() string { return k.prefix + "versions/" }
 func (k keys) cancels() string  { return k.prefix + "cancels/" }
 
+func (k keys) dead() string { return k.prefix + "dead/" }
+
+// deadOf sorts by when the runs were due.
+func (k keys) deadOf(id state.JobID) string { return k.dead() + jobPart(id) + "/" }
+
+func (k keys) deadRun(id state.JobID, run state.RunID) string {
+	return k.deadOf(id) + escape(string(run))
+}
+
 func (k keys) calendars() string { return k.prefix + "calendars/" }
 
 func (k keys) calendar(id state.CalendarID) string { return k.calendars() + calendarPart(id) }

@@ -319,6 +319,7 @@ func (c *chaos) retry(s *state.JobSpec) {
 			MaxBackoff: pick(c, 0, 20*time.Second),
 		}
 	}
+	s.DeadLetter = pick(c, nil, nil, &state.DeadLetterPolicy{Keep: 2}, &state.DeadLetterPolicy{})
 	if gate := s.Gate(); gate.Queues() {
 		s.QueueTimeout = pick(c, 0, 0, 5*time.Second, 30*time.Second)
 	}

@@ -184,6 +184,10 @@ func (c *checker) replay() {
 			if r.Count > 1 {
 				c.ranges[r.Job] = append(c.ranges[r.Job], r)
 			}
+			if was, ok := c.live[k]; ok && (was.DeadLetter && r.State.Dead()) != c.buried(i, rest) {
+				c.fail("rev %d: verdict %s of %s %s, dead letter %v: it was claimed with %v", e.revision, r.State, k.job, k.run,
+					c.buried(i, rest), was.DeadLetter)
+			}
 			delete(c.live, k)
 		case "pending":
 			c.wait(e)
@@ -206,6 +210,19 @@ func (c *checker) replay() {
 			}
 		}
 	}
+}
+
+// buried tells whether a dead letter of a run was stored at the revision of event i.
+func (c *checker) buried(i int, run string) bool {
+	for i > 0 && c.audit[i-1].revision == c.audit[i].revision {
+		i--
+	}
+	for at := c.audit[i].revision; i < len(c.audit) && c.audit[i].revision == at; i++ {
+		if kind, rest := c.audit[i].part(); kind == "dead" && rest == run && !c.audit[i].Deleted {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *checker) deleteLive(e *event) {

@@ -241,3 +241,86 @@ func TestFailuresAreCountedByRun(t *testing.T) {
 		w.verify(true)
 	})
 }
+
+// dead are the runs of a job's dead letters.
+func (w *world) dead(j *job) (runs []state.RunID) {
+	w.t.Helper()
+	page, more, err := w.api.ListDead(w.ctx, store.ListDead{Namespace: j.id.Namespace, Job: j.id.Name, Limit: 100})
+	require.NoError(w.t, err)
+	require.False(w.t, more)
+	for i := range page {
+		require.NotNil(w.t, page[i].Record)
+		runs = append(runs, page[i].Run)
+	}
+	return runs
+}
+
+// TestDeadLetters has runs fail of a job that keeps two dead letters, and runs one of
+// them again.
+func TestDeadLetters(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("j").with(func(s *state.JobSpec) {
+			s.Retry, s.DeadLetter = steady(2, 10*time.Second), &state.DeadLetterPolicy{Keep: 2}
+		})
+		w.put(j)
+		w.control("c1")
+		w.worker("e1", place{})
+		w.awaitLeader(0)
+		w.history.does(j, 0, state.StateFailed)
+		var runs []state.RunID
+		for i := range 3 {
+			runs = append(runs, w.trigger(j, uint32(i), false))
+			w.pass(30 * time.Second)
+			require.Equal(t, "failed:attempts", w.verdict(j, runs[i]))
+		}
+		require.Equal(t, runs[1:], w.dead(j), "the oldest is dropped")
+		require.Equal(t, "failed:attempts", w.verdict(j, runs[0]), "its record stays")
+
+		w.history.does(j, 0, state.StateSucceeded)
+		again := state.Pending{Job: j.id, Run: state.TriggerRunID(time.Now(), 9), Requested: time.Now(), Actor: "test", Origin: runs[1]}
+		_, err := w.api.RequeueDead(w.ctx, again)
+		require.NoError(t, err)
+		twice := again
+		twice.Run = state.TriggerRunID(time.Now(), 10)
+		_, err = w.api.RequeueDead(w.ctx, twice)
+		require.ErrorIs(t, err, store.ErrNotFound, "one is requeued once")
+		w.pass(10 * time.Second)
+		require.Equal(t, "succeeded", w.verdict(j, again.Run))
+		require.Equal(t, runs[1], w.record(j, again.Run).Origin)
+		require.Equal(t, runs[2:], w.dead(j), "a success leaves none")
+
+		require.NoError(t, w.api.DropDead(w.ctx, j.id, runs[2]))
+		require.ErrorIs(t, w.api.DropDead(w.ctx, j.id, runs[2]), store.ErrNotFound)
+		require.Empty(t, w.dead(j))
+		w.verify(true)
+	})
+}
+
+// TestDeadLetterOfOthers has a run of a lost executor, and one that ran out of its time
+// while it waited, leave dead letters: their verdicts are the leader's.
+func TestDeadLetterOfOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lost := newJob("lost").with(func(s *state.JobSpec) {
+			s.Guarantee, s.DeadLetter = state.AtMostOnce, &state.DeadLetterPolicy{}
+		})
+		late := newJob("late").with(func(s *state.JobSpec) {
+			s.Overlap, s.RunTimeout, s.Retry, s.DeadLetter = state.OverlapSkip, time.Minute, steady(3, 20*time.Second), &state.DeadLetterPolicy{}
+		})
+		w.put(lost)
+		w.put(late)
+		w.control("c1")
+		w.worker("e1", place{})
+		w.awaitLeader(0)
+		w.history.does(lost, time.Hour, state.StateSucceeded)
+		w.history.does(late, 0, state.StateFailed)
+		gone, waits := w.trigger(lost, 1, false), w.trigger(late, 2, false)
+		w.pass(5 * time.Second)
+		w.workers["e1"].kill()
+		w.pass(2 * time.Minute)
+		require.Equal(t, "lost", w.verdict(lost, gone))
+		require.Equal(t, "timed_out:run_timeout", w.verdict(late, waits))
+		require.Equal(t, []state.RunID{gone}, w.dead(lost))
+		require.Equal(t, []state.RunID{waits}, w.dead(late))
+		w.verify(true)
+	})
+}

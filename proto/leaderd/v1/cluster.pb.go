@@ -57,6 +57,8 @@ const (
 	ErrorReason_ERROR_REASON_BACKFILL_NOT_FOUND ErrorReason = 20
 	// The run has its verdict already. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_RUN_OVER ErrorReason = 12
+	// There is no such dead letter, or its job is gone. NOT_FOUND.
+	ErrorReason_ERROR_REASON_DEAD_LETTER_NOT_FOUND ErrorReason = 21
 	// There is no such calendar. NOT_FOUND.
 	ErrorReason_ERROR_REASON_CALENDAR_NOT_FOUND ErrorReason = 30
 	// The calendar is named by jobs. FAILED_PRECONDITION.
@@ -82,28 +84,30 @@ var (
 		11: "ERROR_REASON_NODE_UNAVAILABLE",
 		20: "ERROR_REASON_BACKFILL_NOT_FOUND",
 		12: "ERROR_REASON_RUN_OVER",
+		21: "ERROR_REASON_DEAD_LETTER_NOT_FOUND",
 		30: "ERROR_REASON_CALENDAR_NOT_FOUND",
 		31: "ERROR_REASON_CALENDAR_IN_USE",
 		50: "ERROR_REASON_CHECKPOINT_NOT_FOUND",
 	}
 	ErrorReason_value = map[string]int32{
-		"ERROR_REASON_UNSPECIFIED":          0,
-		"ERROR_REASON_BAD_FIELD":            1,
-		"ERROR_REASON_JOB_NOT_FOUND":        2,
-		"ERROR_REASON_RUN_NOT_FOUND":        3,
-		"ERROR_REASON_ETAG_MISMATCH":        4,
-		"ERROR_REASON_JOB_PAUSED":           5,
-		"ERROR_REASON_JOB_QUARANTINED":      6,
-		"ERROR_REASON_STORE_UNAVAILABLE":    7,
-		"ERROR_REASON_STORE_FULL":           8,
-		"ERROR_REASON_OUTCOME_UNKNOWN":      9,
-		"ERROR_REASON_NOT_LEADER":           10,
-		"ERROR_REASON_NODE_UNAVAILABLE":     11,
-		"ERROR_REASON_BACKFILL_NOT_FOUND":   20,
-		"ERROR_REASON_RUN_OVER":             12,
-		"ERROR_REASON_CALENDAR_NOT_FOUND":   30,
-		"ERROR_REASON_CALENDAR_IN_USE":      31,
-		"ERROR_REASON_CHECKPOINT_NOT_FOUND": 50,
+		"ERROR_REASON_UNSPECIFIED":           0,
+		"ERROR_REASON_BAD_FIELD":             1,
+		"ERROR_REASON_JOB_NOT_FOUND":         2,
+		"ERROR_REASON_RUN_NOT_FOUND":         3,
+		"ERROR_REASON_ETAG_MISMATCH":         4,
+		"ERROR_REASON_JOB_PAUSED":            5,
+		"ERROR_REASON_JOB_QUARANTINED":       6,
+		"ERROR_REASON_STORE_UNAVAILABLE":     7,
+		"ERROR_REASON_STORE_FULL":            8,
+		"ERROR_REASON_OUTCOME_UNKNOWN":       9,
+		"ERROR_REASON_NOT_LEADER":            10,
+		"ERROR_REASON_NODE_UNAVAILABLE":      11,
+		"ERROR_REASON_BACKFILL_NOT_FOUND":    20,
+		"ERROR_REASON_RUN_OVER":              12,
+		"ERROR_REASON_DEAD_LETTER_NOT_FOUND": 21,
+		"ERROR_REASON_CALENDAR_NOT_FOUND":    30,
+		"ERROR_REASON_CALENDAR_IN_USE":       31,
+		"ERROR_REASON_CHECKPOINT_NOT_FOUND":  50,
 	}
 )
 
@@ -642,7 +646,7 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"clockAhead\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xb7\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xdf\x04\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ERROR_REASON_BAD_FIELD\x10\x01\x12\x1e\n" +
@@ -658,7 +662,8 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"\x12!\n" +
 	"\x1dERROR_REASON_NODE_UNAVAILABLE\x10\v\x12#\n" +
 	"\x1fERROR_REASON_BACKFILL_NOT_FOUND\x10\x14\x12\x19\n" +
-	"\x15ERROR_REASON_RUN_OVER\x10\f\x12#\n" +
+	"\x15ERROR_REASON_RUN_OVER\x10\f\x12&\n" +
+	"\"ERROR_REASON_DEAD_LETTER_NOT_FOUND\x10\x15\x12#\n" +
 	"\x1fERROR_REASON_CALENDAR_NOT_FOUND\x10\x1e\x12 \n" +
 	"\x1cERROR_REASON_CALENDAR_IN_USE\x10\x1f\x12%\n" +
 	"!ERROR_REASON_CHECKPOINT_NOT_FOUND\x1022o\n" +

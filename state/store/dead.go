@@ -1,0 +1,176 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/kv"
+)
+
+// Dead letters lie beside the history: a copy of the verdict, written with it in one
+// transaction, so that neither is there without the other. Unlike the record it goes
+// when it is requeued or dropped, or when there are too many of its job, and not with
+// the history.
+
+// maxTrimmed is how many dead letters one transaction drops.
+const maxTrimmed = 64
+
+// buryRequest adds the dead letter of a verdict to the request that stores it, where
+// the job keeps them.
+func (s *Store) buryRequest(r *request, l *state.Live, rec *state.Record, value []byte) {
+	if !l.DeadLetter || !rec.State.Dead() {
+		return
+	}
+	key := s.keys.deadRun(l.Job, l.Run)
+	r.txn.Then = append(r.txn.Then, kv.Put(key, value, 0))
+	r.writes = append(r.writes, s.batch.hash(key))
+}
+
+// ListDead asks for a page of dead letters, in order of job and run.
+type ListDead struct {
+	// Namespace and Job say whose; either may be empty, which means all.
+	Namespace, Job string
+	// AfterJob and AfterRun are the last of the page before; zero for the first page.
+	AfterJob state.JobID
+	AfterRun state.RunID
+	// Limit is the most to answer, at least 1.
+	Limit int
+}
+
+// ListDead answers a page of dead letters, and whether there are more behind it. Those
+// that cannot be read have Broken set. Errors are those of package kv.
+func (s *Store) ListDead(ctx context.Context, l ListDead) (page []RunEntry, more bool, err error) {
+	from := s.keys.dead()
+	switch {
+	case l.Namespace != "" && l.Job != "":
+		from = s.keys.deadOf(state.JobID{Namespace: l.Namespace, Name: l.Job})
+	case l.Namespace != "":
+		from += escape(l.Namespace) + "/"
+	}
+	to := end(from)
+	if l.AfterRun != "" {
+		from = s.keys.deadRun(l.AfterJob, l.AfterRun) + "\x00"
+	}
+	for {
+		res, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
+			return s.kv.Range(ctx, from, to, kv.RangeOptions{Limit: int64(l.Limit + 1)})
+		})
+		if err != nil {
+			return nil, false, fmt.Errorf("list dead letters: %w", err)
+		}
+		for _, found := range res.KVs {
+			e, ok := s.deadEntry(found)
+			if !ok || l.Job != "" && e.Job.Name != l.Job {
+				continue
+			}
+			if len(page) == l.Limit {
+				return page, true, nil
+			}
+			page = append(page, e)
+		}
+		if !res.More {
+			return page, false, nil
+		}
+		from = res.KVs[len(res.KVs)-1].Key + "\x00"
+	}
+}
+
+// deadEntry reads a dead letter; ok is false for a key that names no run.
+func (s *Store) deadEntry(found kv.KeyValue) (RunEntry, bool) {
+	id, run, err := parseRunKey(s.keys.dead(), found.Key)
+	if err != nil {
+		s.log.Error("a key among dead letters names no run and is left alone", "key", found.Key, "err", err)
+		return RunEntry{}, false
+	}
+	e := RunEntry{Job: id, Run: run}
+	rec, err := decodeRecord(id, run, found)
+	if err != nil {
+		e.Broken = err
+		return e, true
+	}
+	e.Record = &rec
+	return e, true
+}
+
+// GetDead answers a dead letter: its record, with the key's revision. Errors:
+// ErrNotFound, ErrCorrupt, and those of package kv.
+func (s *Store) GetDead(ctx context.Context, id state.JobID, run state.RunID) (state.Record, error) {
+	res, err := s.look(ctx, kv.Get(s.keys.deadRun(id, run)))
+	if err == nil && len(res.Results[0].KVs) == 0 {
+		err = ErrNotFound
+	}
+	var rec state.Record
+	if err == nil {
+		rec, err = decodeRecord(id, run, res.Results[0].KVs[0])
+	}
+	if err != nil {
+		return rec, fmt.Errorf("dead letter %s %s: %w", id, run, err)
+	}
+	return rec, nil
+}
+
+// RequeueDead makes a run of a dead letter's job, as PutPending does for p, and drops
+// the dead letter in the same transaction: one is requeued once. p.Origin is its run.
+// Errors are those of PutPending; ErrNotFound also where the dead letter is not there.
+func (s *Store) RequeueDead(ctx context.Context, p state.Pending) (state.Pending, error) {
+	rec, err := s.GetDead(ctx, p.Job, p.Origin)
+	if err != nil {
+		return p, err
+	}
+	if p.Revision, err = s.putPending(ctx, &p, rec.Revision); err != nil {
+		return p, fmt.Errorf("requeue %s %s: %w", p.Job, p.Origin, err)
+	}
+	return p, nil
+}
+
+// DropDead deletes a dead letter. Errors: ErrNotFound where there is none, and those of
+// package kv.
+func (s *Store) DropDead(ctx context.Context, id state.JobID, run state.RunID) error {
+	key := s.keys.deadRun(id, run)
+	res, err := s.look(ctx, keyOnly(key))
+	if err == nil && len(res.Results[0].KVs) == 0 {
+		err = ErrNotFound
+	}
+	if err == nil {
+		// If it goes meanwhile by another call, it is gone all the same.
+		_, err = s.batch.do(ctx, &request{txn: kv.Txn{Then: []kv.Op{kv.Delete(key)}}, writes: []uint64{s.batch.hash(key)}})
+	}
+	if err != nil {
+		return fmt.Errorf("drop dead letter %s %s: %w", id, run, err)
+	}
+	return nil
+}
+
+// TrimDead drops the dead letters of a job that were due first, down to keep of them,
+// while the term stands, and answers how many. Errors are those of package kv, and
+// state.ErrTermLost.
+func (s *Store) TrimDead(ctx context.Context, term state.Term, id state.JobID, keep int) (dropped int, err error) {
+	from := s.keys.deadOf(id)
+	for {
+		res, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
+			return s.kv.Range(ctx, from, end(from), kv.RangeOptions{Limit: maxTrimmed, KeysOnly: true})
+		})
+		if err != nil {
+			return dropped, fmt.Errorf("trim dead letters of %s: %w", id, err)
+		}
+		n := min(int(res.Count)-keep, len(res.KVs))
+		if n <= 0 {
+			return dropped, nil
+		}
+		r := &request{}
+		for _, found := range res.KVs[:n] {
+			// One that is requeued or dropped meanwhile is gone all the same.
+			r.txn.Then = append(r.txn.Then, kv.Delete(found.Key))
+			r.writes = append(r.writes, s.batch.hash(found.Key))
+		}
+		got, err := s.lead(ctx, term, r)
+		if err == nil && !got.Succeeded {
+			err = over(term, got)
+		}
+		if err != nil {
+			return dropped, fmt.Errorf("trim dead letters of %s: %w", id, err)
+		}
+		dropped += n
+	}
+}

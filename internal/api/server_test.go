@@ -36,6 +36,7 @@ type served struct {
 	jobs    leaderdv1.JobServiceClient
 	runs    leaderdv1.RunServiceClient
 	cluster leaderdv1.ClusterServiceClient
+	dead    leaderdv1.DeadLetterServiceClient
 
 	timeline  leaderdv1.TimelineServiceClient
 	backfills leaderdv1.BackfillServiceClient
@@ -118,6 +119,7 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	})
 	s.jobs = leaderdv1.NewJobServiceClient(conn)
 	s.runs = leaderdv1.NewRunServiceClient(conn)
+	s.dead = leaderdv1.NewDeadLetterServiceClient(conn)
 	s.timeline = leaderdv1.NewTimelineServiceClient(conn)
 	s.backfills = leaderdv1.NewBackfillServiceClient(conn)
 	s.cluster = leaderdv1.NewClusterServiceClient(conn)

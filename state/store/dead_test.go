@@ -66,9 +66,11 @@ func TestNoDeadLetter(t *testing.T) {
 // transaction that makes the run.
 func TestRequeueDead(t *testing.T) {
 	for _, lost := range []int{0, 1, 2} {
-		t.Run(fmt.Sprint("every answer but ", lost), func(t *testing.T) {
+		t.Run(fmt.Sprint("one of so many answers is lost: ", lost), func(t *testing.T) {
 			r := newRig(t)
 			l := r.bury(5, true, state.StateFailed)
+			_, err := r.s.PutJob(t.Context(), putOf(billing, specOf("@every 1m")))
+			require.NoError(t, err)
 			calls := 0
 			r.onTxn(func(txn *kv.Txn) faulty.Fault {
 				if calls++; len(txn.If) > 0 && lost != 0 && calls%lost == 0 && calls < 9 {

@@ -61,7 +61,9 @@ func TestDeadLetters(t *testing.T) {
 	s.put(t, "namespaces/default/jobs/a", &leaderdv1.JobSpec{Target: &leaderdv1.JobSpec_Noop{Noop: &leaderdv1.NoOp{}}})
 	again, err := s.dead.RequeueDeadLetter(ctx, requeue)
 	require.NoError(t, err)
-	require.Equal(t, names[1], s.run(t, again.GetRun()).GetOrigin())
+	fresh, err := s.runs.GetRun(ctx, &leaderdv1.GetRunRequest{Name: again.GetRun()})
+	require.NoError(t, err)
+	require.Equal(t, names[1], fresh.GetRun().GetOrigin())
 	_, err = s.dead.RequeueDeadLetter(ctx, requeue)
 	requireFailure(t, err, codes.NotFound, leaderdv1.ErrorReason_ERROR_REASON_DEAD_LETTER_NOT_FOUND)
 

@@ -29,13 +29,13 @@ spec:
   command: {shell: "test -e %s || exit 75"}
 `, mended), "job", "apply", "-f", "-")
 	c.must("", "job", "trigger", "flaky")
-	first := c.awaitRun("flaky", leaderdv1.Run_STATE_WAITING)
+	first := c.awaitRunIn("flaky", leaderdv1.Run_STATE_WAITING)
 	require.NotNil(t, first.GetNextAttemptTime())
 	require.EqualValues(t, 1, first.GetTries())
 	killed := c.leader()
 	killed.kill()
 	killed.start()
-	failed := c.awaitRun("flaky", leaderdv1.Run_STATE_FAILED)
+	failed := c.awaitRunIn("flaky", leaderdv1.Run_STATE_FAILED)
 	require.Equal(t, "attempts", failed.GetReason())
 	require.Equal(t, "2 of 2 attempts", failed.GetDetail())
 	require.Len(t, failed.GetAttempts(), 2)
@@ -48,7 +48,7 @@ spec:
 	require.Contains(t, c.must("", "dead", "get", "flaky", id), "reason:      attempts 2 of 2 attempts")
 	require.NoError(t, os.WriteFile(mended, nil, 0o600))
 	require.Regexp(t, `^default/flaky `+regexp.QuoteMeta(id)+` requeued as \S+-trigger-\S+\n$`, c.must("", "dead", "requeue", "flaky", "--all"))
-	again := c.awaitRun("flaky", leaderdv1.Run_STATE_SUCCEEDED)
+	again := c.awaitRunIn("flaky", leaderdv1.Run_STATE_SUCCEEDED)
 	require.Equal(t, failed.GetName(), again.GetOrigin())
 	require.NotContains(t, c.must("", "dead", "list", "flaky"), id)
 	code, _, stderr := c.cli("", "dead", "requeue", "flaky", id)
@@ -56,21 +56,18 @@ spec:
 	require.Contains(t, stderr, "does not exist")
 }
 
-// awaitRun waits until a run of a job is in a state.
-func (c *cluster) awaitRun(job string, s leaderdv1.Run_State) (found *leaderdv1.Run) {
+// awaitRunIn waits until a run of a job is in a state.
+func (c *cluster) awaitRunIn(job string, s leaderdv1.Run_State) (found *leaderdv1.Run) {
 	c.t.Helper()
-	await(c.t, fmt.Sprintf("a run of %s is %s", job, s), func(ctx context.Context) error {
-		resp, err := c.api.runs.ListRuns(ctx, &leaderdv1.ListRunsRequest{Parent: jobName(job)})
-		if err != nil {
-			return err
-		}
-		for _, r := range resp.GetRuns() {
+	await(c.t, fmt.Sprintf("a run of %s is %s", job, s), func(context.Context) error {
+		runs := c.api.runs(job)
+		for _, r := range runs {
 			if r.GetState() == s {
 				found = r
 				return nil
 			}
 		}
-		return fmt.Errorf("the runs are %v", resp.GetRuns())
+		return fmt.Errorf("the runs are %v", runs)
 	})
 	return found
 }

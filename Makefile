@@ -32,7 +32,7 @@ BUF   := PATH="$(CURDIR)/$(TOOLS):$$PATH" buf
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	  /^[a-z-]+:.*## / { printf "  %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@printf '\nVariables: VERSION IMAGE IMAGE_ARCH TESTFLAGS TESTPKGS BENCHFLAGS FUZZTIME MINUTES SEED CHAOSFLAGS MUTANTFLAGS ARGS\n'
 
 .PHONY: run
@@ -48,15 +48,16 @@ build: ## Build a static bin/leaderd
 # the same image again.
 IMAGE      ?= leaderd/leaderd
 IMAGE_ARCH ?= amd64 arm64
+IMAGE_FILE ?= bin/leaderd-image.tar
 
 .PHONY: image
-image: ## Write bin/leaderd-image.tar, an OCI archive for IMAGE_ARCH, without a container engine
+image: ## Write IMAGE_FILE (bin/leaderd-image.tar), an OCI archive for IMAGE_ARCH, without a container engine
 	@for arch in $(IMAGE_ARCH); do \
 	  echo "building leaderd $(VERSION) for linux/$$arch"; \
 	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false \
 	    -ldflags '-s -w -X main.version=$(VERSION)' -o bin/image/leaderd-$$arch ./cmd/leaderd || exit 1; \
 	done
-	@$(GO) -C deploy run ./image -o ../bin/leaderd-image.tar -name '$(IMAGE)' -version '$(VERSION)' -licence ../LICENSE \
+	@$(GO) -C deploy run ./image -o '../$(IMAGE_FILE)' -name '$(IMAGE)' -version '$(VERSION)' -licence ../LICENSE \
 	  -revision "$$(git rev-parse HEAD 2>/dev/null)" -created "$$(git log -1 --format=%ct 2>/dev/null || echo 0)" \
 	  $(foreach arch,$(IMAGE_ARCH),$(arch)=../bin/image/leaderd-$(arch))
 
@@ -122,17 +123,24 @@ ci: ## All that a change must pass
 	$(MAKE) test
 
 # Programs that tests of the chart run, and what they keep between runs.
-KUBERNETES_TOOLS := $(TOOLS)/kubernetes
-KUBERNETES_CACHE := .cache/kubernetes
+KUBERNETES_TOOLS   := $(TOOLS)/kubernetes
+KUBERNETES_CACHE   := .cache/kubernetes
+KUBERNETES_VERSION := 1.37.2
+# Another Kubernetes is another file, so that a change of version builds it anew.
+KUBERNETES         := $(KUBERNETES_TOOLS)/kubernetes-$(KUBERNETES_VERSION)
 
 # Everything is built with the flags of the tools, so that the packages of
 # Kubernetes are compiled once.
 kubernetes_flags = CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -trimpath"
 kubernetes_test = $(kubernetes_flags) KUBERNETES_TOOLS='$(CURDIR)/$(KUBERNETES_TOOLS)' \
-  KUBERNETES_CACHE='$(CURDIR)/$(KUBERNETES_CACHE)' $(GO) -C test/kubernetes test -count 1
+  KUBERNETES_CACHE='$(CURDIR)/$(KUBERNETES_CACHE)' KUBERNETES='$(CURDIR)/$(KUBERNETES)' \
+  $(GO) -C test/kubernetes test -count 1
+
+.PHONY: kubernetes-tools
+kubernetes-tools: $(KUBERNETES) $(addprefix $(KUBERNETES_TOOLS)/,helm kubeconform etcd) ## Build what the tests of the chart run, some minutes the first time
 
 .PHONY: test-kubernetes
-test-kubernetes: $(KUBERNETES_TOOLS)/helm $(KUBERNETES_TOOLS)/kubeconform $(TOOLS)/golangci-lint ## Test the image's builder and the Helm chart, with Helm and the APIs of many versions
+test-kubernetes: kubernetes-tools $(TOOLS)/golangci-lint ## Test the image's builder and the Helm chart: alone, and with a real API server
 	cd deploy && $(kubernetes_flags) "$(CURDIR)/$(TOOLS)/golangci-lint" run --allow-serial-runners ./...
 	$(kubernetes_flags) $(GO) -C deploy test ./...
 	cd test/kubernetes && $(kubernetes_flags) "$(CURDIR)/$(TOOLS)/golangci-lint" run --allow-serial-runners ./...
@@ -192,8 +200,23 @@ $(TOOLS)/protoc-gen-go-grpc: tools/go.mod tools/go.sum
 $(TOOLS)/govulncheck: tools/go.mod tools/go.sum
 	$(call build_tool,golang.org/x/vuln/cmd/govulncheck)
 
-$(KUBERNETES_TOOLS)/%: test/kubernetes/tools/go.mod test/kubernetes/tools/go.sum
-	CGO_ENABLED=0 $(GO) -C test/kubernetes/tools build -trimpath -ldflags '-s -w' -o "$(CURDIR)/$(@D)/" tool
+# build_kubernetes links package $(2) of the module $(1) below test/kubernetes.
+build_kubernetes = $(kubernetes_flags) $(GO) -C test/kubernetes/$(1) build -ldflags '-s -w $(3)' -o "$(CURDIR)/$@" $(2)
+
+$(KUBERNETES_TOOLS)/helm: test/kubernetes/tools/go.mod test/kubernetes/tools/go.sum
+	$(call build_kubernetes,tools,helm.sh/helm/v4/cmd/helm)
+
+$(KUBERNETES_TOOLS)/kubeconform: test/kubernetes/tools/go.mod test/kubernetes/tools/go.sum
+	$(call build_kubernetes,tools,github.com/yannh/kubeconform/cmd/kubeconform)
+
+# Kubernetes takes its version from the linker.
+version_package := k8s.io/component-base/version
+$(KUBERNETES): test/kubernetes/programs/kubernetes/go.mod test/kubernetes/programs/kubernetes/go.sum test/kubernetes/programs/kubernetes/main.go
+	$(call build_kubernetes,programs/kubernetes,.,-X $(version_package).gitVersion=v$(KUBERNETES_VERSION) \
+	  -X $(version_package).gitMajor=$(word 1,$(subst ., ,$(KUBERNETES_VERSION))) -X $(version_package).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))))
+
+$(KUBERNETES_TOOLS)/etcd: test/kubernetes/go.mod test/kubernetes/go.sum test/kubernetes/programs/etcd/main.go
+	$(call build_kubernetes,.,./programs/etcd)
 
 # The generator comes from our own go.mod, so that generated code and the
 # protobuf runtime are always of one version.

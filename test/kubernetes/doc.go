@@ -3,6 +3,7 @@
 // Security, and later Kubernetes.
 //
 //   - static: what can be told from the chart and its renders alone.
+//   - apiserver: what a real API server makes of it.
 //
 // `make test-kubernetes` builds the programs that they run, once for each version,
 // and tells the tests where they are.

@@ -54,17 +54,34 @@ func Resources(ctx context.Context, dir string, sources []Source) error {
 	})
 }
 
-func (s Source) write(ctx context.Context, dir string) error {
+// Custom are the custom resources of which the chart can make some.
+var Custom = []Source{
+	{Module: "github.com/prometheus-operator/prometheus-operator@v0.85.0", Files: "example/prometheus-operator-crd/*monitors.yaml"},
+	{Module: "github.com/prometheus-operator/prometheus-operator@v0.85.0", Files: "example/prometheus-operator-crd/*prometheusrules.yaml"},
+	{Module: "sigs.k8s.io/gateway-api@v1.6.3", Files: "config/crd/standard/*routes.yaml"},
+	{Module: "github.com/cert-manager/cert-manager@v1.21.2", Files: "deploy/crds/*certificates.yaml"},
+}
+
+// List is where the files are, after a download where they are missing.
+func (s Source) List(ctx context.Context) ([]string, error) {
 	from, err := module(ctx, s.Module)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	files, err := filepath.Glob(filepath.Join(from, s.Files))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(files) == 0 {
-		return fmt.Errorf("there is no %s", s.Files)
+		return nil, fmt.Errorf("%s: there is no %s", s.Module, s.Files)
+	}
+	return files, nil
+}
+
+func (s Source) write(ctx context.Context, dir string) error {
+	files, err := s.List(ctx)
+	if err != nil {
+		return err
 	}
 	for _, file := range files {
 		if err := resources(file, dir); err != nil {

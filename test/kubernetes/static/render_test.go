@@ -49,12 +49,7 @@ func TestGoldenHasNoLeftovers(t *testing.T) {
 
 func TestAPIsKnowWhatIsRendered(t *testing.T) {
 	custom := location(t, "custom", func(dir string) error {
-		return schemas.Resources(t.Context(), dir, []schemas.Source{
-			{Module: "github.com/prometheus-operator/prometheus-operator@v0.85.0", Files: "example/prometheus-operator-crd/*monitors.yaml"},
-			{Module: "github.com/prometheus-operator/prometheus-operator@v0.85.0", Files: "example/prometheus-operator-crd/*prometheusrules.yaml"},
-			{Module: "sigs.k8s.io/gateway-api@v1.6.3", Files: "config/crd/standard/*routes.yaml"},
-			{Module: "github.com/cert-manager/cert-manager@v1.21.2", Files: "deploy/crds/*certificates.yaml"},
-		})
+		return schemas.Resources(t.Context(), dir, schemas.Custom)
 	})
 	for _, version := range kubernetes {
 		core := location(t, version, func(dir string) error { return schemas.Kubernetes(t.Context(), version, dir) })

@@ -1,0 +1,10 @@
+// Etcd is etcd itself, in the version that leaderd embeds.
+package main
+
+import (
+	"os"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+func main() { etcdmain.Main(os.Args) }

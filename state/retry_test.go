@@ -193,7 +193,8 @@ func TestRetryIsValidated(t *testing.T) {
 		{"no attempts", state.JobSpec{Command: shell, Retry: &state.Retry{Factor: 2}}, "spec.retry.maxAttempts: is required: 1–100, with the first attempt"},
 		{"too many", state.JobSpec{Command: shell, Retry: &state.Retry{MaxAttempts: 101}}, "spec.retry.maxAttempts: 101 is outside 1–100"},
 		{
-			"starts once", state.JobSpec{Command: shell, Guarantee: state.AtMostOnce, Retry: &state.Retry{MaxAttempts: 2}},
+			"starts once",
+			state.JobSpec{Command: shell, Guarantee: state.AtMostOnce, Retry: &state.Retry{MaxAttempts: 2}},
 			"spec.retry: is not allowed where guarantee is at_most_once: a run that has started is never started again",
 		},
 		{"backoff", state.JobSpec{Command: shell, Retry: &state.Retry{MaxAttempts: 2, InitialBackoff: time.Millisecond}}, "spec.retry.initialBackoff: 1ms is outside 100ms–24h0m0s"},
@@ -201,14 +202,16 @@ func TestRetryIsValidated(t *testing.T) {
 		{"factor", state.JobSpec{Command: shell, Retry: &state.Retry{MaxAttempts: 2, Factor: 0.5}}, "spec.retry.factor: 0.5 is outside 1–10"},
 		{"jitter", state.JobSpec{Command: shell, Retry: &state.Retry{MaxAttempts: 2, Jitter: new(1.5)}}, "spec.retry.jitter: 1.5 is outside 0–1"},
 		{
-			"condition", state.JobSpec{Command: shell, Retry: &state.Retry{MaxAttempts: 2, RetryOn: []string{"failed", "often"}}},
+			"condition",
+			state.JobSpec{Command: shell, Retry: &state.Retry{MaxAttempts: 2, RetryOn: []string{"failed", "often"}}},
 			`spec.retry.retryOn[1]: "often" is not allowed; failed, timed_out, crashed, unreachable, exit:75, exit:64-78, status:503 and status:5xx are`,
 		},
 		{"codes", state.JobSpec{Command: shell, Retry: &state.Retry{MaxAttempts: 2, GiveUpOn: []string{"exit:5-2"}}}, `spec.retry.giveUpOn[0]: "exit:5-2" names no exit codes; allowed are 1–255, as in exit:75 or exit:64-78`},
 		{"success is no failure", state.JobSpec{Command: shell, Retry: &state.Retry{MaxAttempts: 2, GiveUpOn: []string{"exit:0"}}}, `spec.retry.giveUpOn[0]: "exit:0" names no exit codes; allowed are 1–255, as in exit:75 or exit:64-78`},
 		{"no request", state.JobSpec{Command: shell, Retry: &state.Retry{MaxAttempts: 2, RetryOn: []string{"status:503"}}}, `spec.retry.retryOn[0]: "status:503" can never hold: the job makes no request`},
 		{
-			"queue timeout", state.JobSpec{Command: shell, QueueTimeout: time.Minute},
+			"queue timeout",
+			state.JobSpec{Command: shell, QueueTimeout: time.Minute},
 			"spec.queueTimeout: is only allowed where runs wait for others: where overlap is queue, cancel or replace, not skip",
 		},
 		{"run timeout", state.JobSpec{Command: shell, RunTimeout: 1000 * time.Hour}, "spec.runTimeout: 1000h0m0s is outside 1s–720h0m0s"},

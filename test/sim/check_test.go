@@ -212,19 +212,6 @@ func (c *checker) replay() {
 	}
 }
 
-// buried tells whether a dead letter of a run was stored at the revision of event i.
-func (c *checker) buried(i int, run string) bool {
-	for i > 0 && c.audit[i-1].revision == c.audit[i].revision {
-		i--
-	}
-	for at := c.audit[i].revision; i < len(c.audit) && c.audit[i].revision == at; i++ {
-		if kind, rest := c.audit[i].part(); kind == "dead" && rest == run && !c.audit[i].Deleted {
-			return true
-		}
-	}
-	return false
-}
-
 func (c *checker) deleteLive(e *event) {
 	k := c.holds[e.KV.Key]
 	delete(c.holds, e.KV.Key)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -146,6 +147,7 @@ func TestProgressIsWrittenSeldom(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(progressPause)
+		synctest.Wait()
 		require.Len(t, j.reports, 3)
 		last := j.reports[2].Progress
 		require.EqualValues(t, 109, last.Done)

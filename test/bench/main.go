@@ -53,6 +53,7 @@ var figures = []figure{
 	{"commands", commands},
 	{"heap", heapPerJob},
 	{"takeover", takeover},
+	{"checkpoints", checkpoints},
 }
 
 func main() { os.Exit(run()) }

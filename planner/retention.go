@@ -47,8 +47,12 @@ const (
 // settled is what a sweep may rely on.
 type settled struct {
 	closed state.Closed
-	mark   state.Watermark // stored
-	busy   bool            // slots are being worked up
+	// until is the instant up to which all slots of the versions that were stored up to
+	// known are decided, and the stored watermark has come. It may go back, where a
+	// change makes a slot due behind the watermark.
+	until time.Time
+	known int64
+	busy  bool // slots are being worked up
 }
 
 // round is one look at all jobs.
@@ -146,7 +150,7 @@ func (t *term) sweepJob(ctx context.Context, id state.JobID, r *round) error {
 	}
 	keep, jitter, gone := t.cfg.Retention.Retention, time.Duration(0), false
 	if j := t.sources.Catalog.Get(id); j != nil {
-		if j.Revision > s.mark.Jobs {
+		if j.Revision > s.known {
 			return nil // slots of this version that lie behind the watermark may be undecided
 		}
 		keep, jitter = j.Retention.Or(keep), j.jitter()
@@ -157,7 +161,7 @@ func (t *term) sweepJob(ctx context.Context, id state.JobID, r *round) error {
 		}
 		gone = len(last) > 0 && last[0].Change == state.ChangeDelete
 		if len(last) > 0 {
-			if !gone || last[0].Job.Revision > s.mark.Jobs || last[0].Time.After(s.mark.Instant) {
+			if !gone || last[0].Job.Revision > s.known || last[0].Time.After(s.until) {
 				return nil // it is about to be known, or a leader has still to deal with it
 			}
 			keep = last[0].Job.Spec.Retention.Or(keep)
@@ -166,7 +170,7 @@ func (t *term) sweepJob(ctx context.Context, id state.JobID, r *round) error {
 	now := t.now()
 	sw := state.Sweep{
 		Job: id, MaxRuns: keep.MaxRuns, Before: later(now.Add(-keep.MaxAge), r.cut),
-		Bound:  earlier(s.closed.Instant, s.mark.Instant.Add(-t.cfg.ClosedBehind)).Add(-jitter),
+		Bound:  earlier(s.closed.Instant, s.until.Add(-t.cfg.ClosedBehind)).Add(-jitter),
 		Young:  now.Add(-t.cfg.ClosedBehind),
 		Closed: s.closed.Revision, Frugal: r.frugal, Span: keep.MaxAge / 8,
 	}

@@ -39,7 +39,11 @@ func (t *term) mark(now time.Time) {
 	t.watchClosed()
 	t.sweepGates(now)
 	if durable := t.durable.Load(); durable != nil {
-		t.settled.Store(&settled{closed: t.closed, mark: *durable, busy: t.replays > 0 || t.closings > 0})
+		s := &settled{closed: t.closed, until: durable.Instant, known: t.known, busy: t.replays > 0 || t.closings > 0}
+		if held {
+			s.until = earlier(s.until, hold)
+		}
+		t.settled.Store(s)
 	}
 
 	if behind := instant.Add(-t.cfg.ClosedBehind); behind.Sub(t.closing) >= time.Minute && t.replays == 0 && t.catchUps == 0 {

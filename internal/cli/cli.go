@@ -140,6 +140,7 @@ func New(d Deps) *cobra.Command {
 		permanentCommand(d),
 		snoozeCommand(d),
 		retryAfterCommand(d),
+		snapshotCommand(d),
 		verifyCommand(d),
 		versionCommand(d),
 	)

@@ -44,7 +44,9 @@ func TestRetention(t *testing.T) {
 			s.Retention, s.Overlap = state.Retention{MaxAge: 20 * time.Minute}, state.OverlapSkip
 		})
 		all := newJob("all", "* * * * *")
-		once := newJob("once", "@at 2000-01-01T00:05:00Z").with(func(s *state.JobSpec) { s.Retention, s.Overlap = state.Retention{MaxAge: 10 * time.Minute}, state.OverlapSkip })
+		once := newJob("once", "@at 2000-01-01T00:05:00Z").with(func(s *state.JobSpec) {
+			s.Retention, s.Overlap = state.Retention{MaxAge: 10 * time.Minute}, state.OverlapSkip
+		})
 		for _, j := range []*job{few, young, all, once} {
 			w.put(j)
 		}

@@ -82,7 +82,7 @@ func (t *term) retain(ctx context.Context) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // ctx ended
 		}
 		t.told(r)
 		wait := t.cfg.Retention.Period - t.now().Sub(r.begun)
@@ -117,7 +117,7 @@ func (t *term) sweepAll(ctx context.Context, r *round) error {
 		id, next, ok, err := t.store.NextHistory(ctx, from)
 		switch {
 		case ctx.Err() != nil || err == nil && !ok:
-			return nil
+			return nil //nolint:nilerr // ctx ended
 		case err != nil:
 			t.cfg.Logger.Warn("history cannot be looked through; trying again", "err", err)
 			if !rest(ctx, sweepWait) {

@@ -94,16 +94,14 @@ func (sw *sweep) spans(first state.RunID, from []candidate) int {
 // becomes too large: they were written long after those of the runs beside them.
 func (s *Store) packInto(sw *sweep, g *segment, of []codec.Packed, from []candidate, most int) (*step, error) {
 	all := merged(of, from)
-	parts := [][]codec.Packed{all}
 	value, key, err := s.segmentValue(sw, all)
 	if err != nil {
 		return nil, err
 	}
 	puts := []kv.Op{kv.Put(key, value, 0)}
 	if len(all) > 1 && (len(value) > segmentBytes || len(all) > 2*most) {
-		parts = [][]codec.Packed{all[:len(all)/2], all[len(all)/2:]}
 		puts = puts[:0]
-		for _, part := range parts {
+		for _, part := range [][]codec.Packed{all[:len(all)/2], all[len(all)/2:]} {
 			if value, key, err = s.segmentValue(sw, part); err != nil {
 				return nil, err
 			}

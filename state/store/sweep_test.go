@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -133,7 +134,7 @@ func TestPackedReadsAsBefore(t *testing.T) {
 			}
 			return []any{slots, decided.Slots, decided.Ranges, filled, runs}
 		}
-		opts := append(ignore, cmpopts.SortSlices(func(a, b state.Record) bool { return a.Run < b.Run }))
+		opts := slices.Concat(ignore, []cmp.Option{cmpopts.SortSlices(func(a, b state.Record) bool { return a.Run < b.Run })})
 		require.Empty(rt, cmp.Diff(window(twin), window(billing), opts...))
 	})
 }

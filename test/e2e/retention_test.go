@@ -55,7 +55,7 @@ spec:
 	}, 3*time.Minute, 200*time.Millisecond, "the closed part moves once a minute")
 	var listed int
 	require.Eventually(t, func() bool {
-		listed = strings.Count(c.must("", "run", "list", "pages", "--limit", "0"), "succeeded")
+		listed = strings.Count(c.must("", "run", "list", "--job", "pages", "--limit", "0"), "succeeded")
 		return listed <= 450+2
 	}, patience, time.Second)
 	require.GreaterOrEqual(t, listed, 400)

@@ -171,6 +171,21 @@ var spoilt = []struct {
 		s.Mark = "two"
 		m.Sources &^= history.MarkLog
 	}},
+	{"an old slot of a queue that never waited, by the new version", history.Unfenced, func(m *maker) {
+		queued(m)
+		r, _, _ := m.find("b", 4)
+		r.Asked = time.Time{}
+	}},
+	{"a skip of a generation that never was", history.Undue, func(m *maker) {
+		r, _, _ := m.find("b", 9)
+		r.Generation, r.Count, r.Until = 7, 1, time.Time{}
+		m.Runs = append(m.Runs, history.Run{Job: "b", ID: id(12), State: "missed", Reason: "outage", Due: at(12), Count: 1, Decided: 99, Ended: 99})
+	}},
+	{"a run that waited, and began before it was due", history.Early, func(m *maker) {
+		queued(m)
+		r, _, _ := m.find("b", 4)
+		r.Asked = at(4.5)
+	}},
 	{"old work after the edit", history.Unfenced, func(m *maker) {
 		_, _, s := m.find("b", 6)
 		s.Mark = "one"
@@ -308,6 +323,15 @@ var spoilt = []struct {
 	{"something that was never done", history.Held, func(m *maker) { m.Waits[0].Done = time.Time{} }},
 }
 
+// queued has the last slot of b's first version wait for others until that was edited.
+func queued(m *maker) {
+	m.KnowsWaits, m.Jobs["b"][0].Queues = true, true
+	m.token("b", 4, 43)
+	r, _, s := m.find("b", 4)
+	s.Mark, r.Asked, r.Decided = "two", at(4), 39
+	m.Losses = nil
+}
+
 // TestCheckBites spoils the good history in one way a case, so that it breaks one
 // rule alone.
 func TestCheckBites(t *testing.T) {
@@ -348,6 +372,7 @@ func TestExcuses(t *testing.T) {
 		"a registration that was taken away": func(m *maker) {
 			m.Registrations[0].EndRevision, m.Registrations[0].Ended, m.Registrations[0].Forced = 200, at(15.001), true
 		},
+		"a slot that waited for others": queued,
 		"a slot behind the watermark": func(m *maker) {
 			m.remove("a", 10)
 			m.To, m.Now, m.Overdue, m.Marks = at(9), at(12), at(12), nil

@@ -53,29 +53,43 @@ func (c *checker) fenced(j *job, cl *claim) {
 	case cl.Generation != 0 && v.Generation != 0 && cl.Generation != v.Generation:
 		c.fail(Unfenced, j.name, cl.Run, "was claimed with token %d for generation %d after generation %d was stored at revision %d",
 			cl.Token, cl.Generation, v.Generation, v.Revision)
-	case isSlot && cl.Attempt == 1 && !j.unjudged && (!slot.After(v.Effective.Add(-v.Slack)) || !v.names(slot)) && !j.waited(slot, cl.Token):
+	case isSlot && cl.Attempt == 1 && !j.unjudged && (!slot.After(v.Effective.Add(-v.Slack)) || !v.names(slot)) && !c.waited(j, cl.Run, slot, cl.Token):
 		// That it was due by another version is no excuse.
 		c.fail(Unfenced, j.name, cl.Run, "is no slot of the version at revision %d that its claim, token %d, relied on", v.Revision, cl.Token)
 	case isSlot && cl.Attempt == 1 && !j.unjudged:
-		if why := v.bars(slot); why != "" && !j.waitedBefore(slot, v) {
+		if why := v.bars(slot); why != "" && !c.waited(j, cl.Run, slot, v.Revision) {
 			c.fail(Barred, j.name, cl.Run, "was claimed with token %d, though the version at revision %d skips it (%s)", cl.Token, v.Revision, why)
 		}
 	}
 }
 
-// waited tells whether a slot may have waited for other runs before a claim, by a
+// waited tells whether a slot may have waited for other runs before a revision, by a
 // version that made it due: then it goes on with whatever version is in force.
-func (j *job) waited(slot time.Time, token int64) bool {
+func (c *checker) waited(j *job, run string, slot time.Time, revision int64) bool {
+	if r := j.byID[run]; c.f.KnowsWaits && (r == nil || r.Asked.IsZero()) {
+		return false
+	}
 	for _, v := range j.versions {
-		if v.Revision < token && v.Queues && v.live() && slot.After(v.Effective.Add(-v.Slack)) && v.names(slot) {
+		if v.Revision < revision && v.Queues && v.live() && slot.After(v.Effective.Add(-v.Slack)) && v.names(slot) {
 			return true
 		}
 	}
 	return false
 }
 
-// waitedBefore is waited by a version before v.
-func (j *job) waitedBefore(slot time.Time, v *version) bool { return j.waited(slot, v.Revision) }
+// earliest is when an attempt at a slot's run may begin.
+func (c *checker) earliest(j *job, run string, slot time.Time, attempt int, token int64) time.Time {
+	if !c.waited(j, run, slot, token) {
+		if v := j.inForce(token); v != nil && attempt == 1 {
+			return v.dueAt(j.name, slot)
+		}
+		return slot
+	}
+	if r := j.byID[run]; r != nil && r.Asked.After(slot) {
+		return r.Asked // by the version that made it due
+	}
+	return slot
+}
 
 // registered checks that the owner's registration stood when it claimed.
 func (c *checker) registered(j *job, cl *claim) {
@@ -97,11 +111,8 @@ func (c *checker) attempts(j *job, r *Run) {
 		was := last[a.Shard]
 		last[a.Shard] = a
 		if slot, ok := Slot(r.ID); ok && !a.Started.IsZero() {
-			if v := j.inForce(a.Token); v != nil && a.Number == 1 && !j.waited(slot, a.Token) {
-				slot = v.dueAt(j.name, slot)
-			}
-			if a.Started.Before(slot) {
-				c.fail(Early, j.name, r.ID, "attempt %d started %s before it was due, by the clock of %s", a.Number, slot.Sub(a.Started), a.Node)
+			if due := c.earliest(j, r.ID, slot, a.Number, a.Token); a.Started.Before(due) {
+				c.fail(Early, j.name, r.ID, "attempt %d started %s before it was due, by the clock of %s", a.Number, due.Sub(a.Started), a.Node)
 			}
 		}
 		if a.Term != 0 && a.Term > a.Token {
@@ -150,11 +161,8 @@ func (c *checker) starts(j *job) {
 			at = s.Local
 		}
 		if slot, ok := Slot(s.Run); ok {
-			if v := j.inForce(s.Token); v != nil && s.Attempt == 1 && !j.waited(slot, s.Token) {
-				slot = v.dueAt(j.name, slot)
-			}
-			if at.Before(slot) {
-				c.fail(Early, j.name, s.Run, "attempt %d started %s before it was due", s.Attempt, slot.Sub(at))
+			if due := c.earliest(j, s.Run, slot, s.Attempt, s.Token); at.Before(due) {
+				c.fail(Early, j.name, s.Run, "attempt %d started %s before it was due", s.Attempt, due.Sub(at))
 			}
 		}
 		cl := c.claimOf(j, s)

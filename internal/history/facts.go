@@ -65,6 +65,9 @@ type Facts struct {
 	// KnowsOverrides tells that Run.Override is set wherever it should be. Without
 	// it runs without a slot may have been allowed to overlap.
 	KnowsOverrides bool
+	// KnowsWaits tells that Run.Asked is set wherever it should be. Without it any slot
+	// of a version that Queues may have waited.
+	KnowsWaits bool
 	// Sources are the logs below that are there.
 	Sources Sources
 
@@ -190,6 +193,9 @@ type Run struct {
 	Attempts []Attempt
 	// Override is set where it was allowed to start beside other runs.
 	Override bool
+	// Asked is when it was due as its pending key has it, of a run that was asked for
+	// or that had to wait for others; zero: it never had such a key.
+	Asked time.Time
 	// Decided is the revision of its first record, Ended that of its verdict; 0:
 	// not known, or there is none.
 	Decided, Ended int64

@@ -117,6 +117,9 @@ func (c *checker) records(j *job) {
 			c.fail(Reasonless, j.name, r.ID, "is %s without a reason", r.State)
 		}
 		slot, ok := Slot(r.ID)
+		if c.has(VerdictLog) && r.Generation != 0 && (r.State == "skipped" || r.State == "missed") && j.of(r.Generation) == nil && !j.partial() {
+			c.fail(Undue, j.name, r.ID, "is %s:%s of generation %d, which never was", r.State, r.Reason, r.Generation)
+		}
 		if !ok || j.unjudged || j.partial() && !slot.After(j.since.Add(c.stale())) {
 			continue // or it may be of a version that is not known
 		}
@@ -202,7 +205,7 @@ func (c *checker) slotRun(j *job, r *Run, slot time.Time) {
 		if v.next == nil || !v.live() || !slot.After(v.Effective) || slot.Sub(v.end.Effective) > c.stale() || !v.names(slot) {
 			continue
 		}
-		if len(r.Attempts) == 0 || r.Attempts[0].Token < v.next.Revision || v.Queues {
+		if len(r.Attempts) == 0 || r.Attempts[0].Token < v.next.Revision || v.Queues && (!c.f.KnowsWaits || !r.Asked.IsZero()) {
 			return
 		}
 	}

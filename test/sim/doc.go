@@ -15,8 +15,10 @@
 //	worker    an executor with a journal of its own onto the store
 //	history   every start and end of work, as the runner saw it
 //	audit     every event of the store, with its instant, read behind all nodes' backs
-//	oracle    the slots that were due, by walking each stored version's schedules
-//	check     the invariants, as functions of history, audit and oracle alone
+//	facts     what was seen, as package internal/history judges it, whose oracle knows
+//	          what was due
+//	check     what the audit alone shows: places and pending keys as they change, and
+//	          that nothing is left over or held up when all is quiet
 //	chaos     a random run: acts, and some of the configuration, drawn from a seed
 //
 // # What is not simulated

@@ -13,12 +13,10 @@ import (
 	"github.com/leaderd/leaderd/state/codec"
 )
 
-// judge holds what was seen against the invariants once more, by the checker that
-// the tests on real processes use. It shares no code with this one, and knows
-// schedules by an oracle of its own.
-func (c *checker) judge(until time.Time, settled bool) {
+// facts are what package history judges of what was seen, up to an instant.
+func (c *checker) facts(until time.Time, settled bool) *past.Facts {
 	f := &past.Facts{
-		To: until, OneClock: c.skewed == 0, KnowsOverrides: true, Stale: staleWatch + c.skewed,
+		To: until, OneClock: c.skewed == 0, LogClock: true, KnowsOverrides: true, KnowsWaits: true, Stale: staleWatch + c.skewed,
 		Sources: past.WorkLog | past.WorkEnds | past.ClaimLog | past.VerdictLog | past.EndLog | past.CheckpointLog |
 			past.RegistrationLog | past.MarkLog,
 		Jobs: map[string][]past.Version{},
@@ -30,19 +28,24 @@ func (c *checker) judge(until time.Time, settled bool) {
 	c.runFacts(f)
 	c.logFacts(f)
 	c.backfillFacts(f)
+	return f
+}
+
+// judge holds the facts against the invariants.
+func (c *checker) judge(f *past.Facts) {
 	r := past.Check(f)
 	for _, v := range r.Violations {
-		c.fail("%s", v)
+		c.wrong = append(c.wrong, v.String())
 	}
 	for _, u := range r.Unchecked {
 		if u.Job != "" {
-			c.fail("%s: not checked: %s", u.Job, u.Why)
+			c.wrong = append(c.wrong, u.Job+": not checked: "+u.Why)
 		}
 	}
 }
 
 func (c *checker) versionFacts(f *past.Facts) {
-	for id, versions := range c.oracle.versions {
+	for id, versions := range c.versions {
 		for _, v := range versions {
 			spec := v.Spec.WithDefaults()
 			gate := spec.Gate()
@@ -89,14 +92,14 @@ func (c *checker) backfillFacts(f *past.Facts) {
 		if kind == "backfillslots" {
 			var p statev1.BackfillSlots
 			if err := proto.Unmarshal(e.KV.Value, &p); err != nil {
-				c.fail("%s: %v", e.KV.Key, err)
+				c.fail(past.Unreadable, runKey{job: id}, "%s: %v", e.KV.Key, err)
 			}
 			b.Slots = codec.BackfillSlotsFromProto(&p)
 			continue
 		}
 		var p statev1.Backfill
 		if err := proto.Unmarshal(e.KV.Value, &p); err != nil {
-			c.fail("%s: %v", e.KV.Key, err)
+			c.fail(past.Unreadable, runKey{job: id}, "%s: %v", e.KV.Key, err)
 		}
 		s := codec.BackfillFromProto(&p)
 		b.Concurrency, b.Ended = s.Concurrency, !s.Active()
@@ -125,19 +128,19 @@ func (c *checker) runFacts(f *past.Facts) {
 		f.Runs = append(f.Runs, past.Run{
 			Job: k.job.String(), ID: string(k.run), State: r.State.String(), Reason: r.Reason, Generation: r.Generation,
 			Due: r.Due, Until: r.Until, Count: r.Count, Attempts: attempts(r.Attempts), Override: overrides[k],
-			Decided: c.decided[k], Ended: r.Revision,
+			Asked: c.asked[k].Requested, Decided: c.decided[k], Ended: r.Revision,
 		})
 	}
 	for k, p := range c.pending {
 		_, live := c.live[k]
 		if _, over := c.records[k]; !live && !over {
-			f.Runs = append(f.Runs, past.Run{Job: k.job.String(), ID: string(k.run), State: "pending", Due: p.Requested, Decided: c.decided[k]})
+			f.Runs = append(f.Runs, past.Run{Job: k.job.String(), ID: string(k.run), State: "pending", Due: p.Requested, Asked: p.Requested, Decided: c.decided[k]})
 		}
 	}
 	for k, l := range c.live {
 		f.Runs = append(f.Runs, past.Run{
 			Job: k.job.String(), ID: string(k.run), State: l.State.String(), Generation: l.Generation, Due: l.Due,
-			Attempts: attempts(l.Attempts), Override: overrides[k], Decided: c.decided[k],
+			Attempts: attempts(l.Attempts), Override: overrides[k], Asked: c.asked[k].Requested, Decided: c.decided[k],
 		})
 	}
 }

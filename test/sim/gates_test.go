@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	past "github.com/leaderd/leaderd/internal/history"
 	"github.com/leaderd/leaderd/state"
 )
 
@@ -25,26 +26,26 @@ func (c *checker) wait(e *event) {
 		return
 	}
 	if err != nil {
-		c.fail("rev %d: %s: %v", e.revision, e.KV.Key, err)
+		c.fail(past.Unreadable, k, "%s at revision %d: %v", e.KV.Key, e.revision, err)
 	}
 	if _, slot := p.Run.Slot(); slot {
 		if p.Queued.IsZero() {
-			c.fail("rev %d: the pending slot %s %s does not wait", e.revision, p.Job, p.Run)
+			c.fail(past.Overlap, k, "is a pending slot at revision %d, and does not wait", e.revision)
 		}
 		if _, ok := c.decided[k]; ok {
-			c.fail("rev %d: the slot %s %s waits although it had a record", e.revision, p.Job, p.Run)
+			c.fail(past.Doubled, k, "waits at revision %d, though it had a record", e.revision)
 		}
 		c.decided[k] = e.revision
 	}
 	if q := c.queueing(p.Job, e.revision); !p.Queued.IsZero() && !q.Queues() {
-		c.fail("rev %d: %s %s waits although the job's policy is %s", e.revision, p.Job, p.Run, q.Policy)
+		c.fail(past.Overlap, k, "waits at revision %d, though the job's policy is %s", e.revision, q.Policy)
 	}
 	c.pending[k], c.asked[k] = p, p
 }
 
 // queueing is a job's gate at a revision.
 func (c *checker) queueing(id state.JobID, revision int64) state.Gate {
-	v := c.oracle.at(id, revision)
+	v := c.inForce(id, revision)
 	if v == nil {
 		return state.Gate{}
 	}
@@ -58,44 +59,47 @@ func (c *checker) dropped(revision int64) {
 	for _, k := range c.gone {
 		_, live := c.live[k]
 		if _, over := c.records[k]; !live && !over {
-			c.fail("before rev %d: the pending key of %s %s vanished, and it has no other record", revision, k.job, k.run)
+			c.fail(past.Unaccounted, k, "its pending key vanished before revision %d, and it has no other record", revision)
 		}
 	}
 	c.gone = c.gone[:0]
 }
 
 // gated checks a first claim against the job's policy: invariant 4.
-func (c *checker) gated(name string, l *state.Live, v *version) {
+func (c *checker) gated(l *state.Live, v *version) {
 	k := runKey{l.Job, l.Run}
+	fail := func(format string, args ...any) {
+		c.fail(past.Overlap, k, "was claimed with token %d by %s, "+format, append([]any{l.Token, l.Owner.Node}, args...)...)
+	}
 	beside := c.asked[k].AllowOverlap
 	spec := v.Spec.WithDefaults()
 	g := spec.Gate()
 	if limit := g.Limit; limit > 0 && !beside {
 		if l.Place < 1 || l.Place > limit || l.GateKey != g.Key {
-			c.fail("%s: place %d of key %q, while there are %d of %q", name, l.Place, l.GateKey, limit, g.Key)
+			fail("with place %d of key %q, while there are %d of %q", l.Place, l.GateKey, limit, g.Key)
 		}
 		n := 1
 		for other, held := range c.live {
 			switch {
 			case other == k || held.Place == 0 && (!held.Exclusive || held.Job != l.Job):
 			case held.Exclusive:
-				c.fail("%s: %s holds the job's gate", name, other.run)
+				fail("while %s held the job's gate", other.run)
 			case gateOf(&held) == gateOf(l):
 				if n++; held.Place == l.Place {
-					c.fail("%s: %s %s has place %d", name, other.job, other.run, l.Place)
+					fail("while %s of %s had its place %d", other.run, other.job, l.Place)
 				}
 			}
 		}
 		if n > limit {
-			c.fail("%s: it is the %d. of at most %d", name, n, limit)
+			fail("and is number %d of at most %d", n, limit)
 		}
 	} else if l.Place != 0 {
-		c.fail("%s: it has place %d of none", name, l.Place)
+		fail("with place %d, and there is none", l.Place)
 	}
 	if g.Queues() && !beside {
 		for other := range c.pending {
 			if other.job == l.Job && other.run < l.Run {
-				c.fail("%s: %s, which was due earlier, waits", name, other.run)
+				fail("while %s, which was due earlier, waited", other.run)
 			}
 		}
 	}
@@ -123,20 +127,20 @@ func (c *checker) leftovers() {
 			key = fmt.Sprintf("%s/key/%s/%04d", l.Job.Namespace, l.GateKey, l.Place)
 		}
 		if !places[key] {
-			c.fail("%s %s is live, and its place %s is free", l.Job, l.Run, key)
+			c.fail(past.Overlap, runKey{l.Job, l.Run}, "is live, and its place %s is free", key)
 		}
 		delete(places, key)
 	}
 	for key, taken := range places {
 		if taken {
-			c.fail("place %s is taken by no live run", key)
+			c.fail(past.Overlap, runKey{}, "place %s is taken by no live run", key)
 		}
 	}
 	for key, stands := range wishes {
 		id, run := jobOf(key)
 		// That it is over may be news to the leader.
 		if r, over := c.records[runKey{id, state.RunID(run)}]; stands && over && time.Since(r.Recorded) > 10*time.Second {
-			c.fail("the wish that %s %s ends is left, and it is over", id, run)
+			c.fail(past.Overlap, runKey{id, state.RunID(run)}, "is over, and the wish that it ends is left")
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	past "github.com/leaderd/leaderd/internal/history"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/kv"
 	"github.com/leaderd/leaderd/state/kv/faulty"
@@ -54,6 +55,11 @@ func (l *link) overtake(kind string, d time.Duration) {
 	})
 }
 
+// tokenKey tells claims apart: those of one transaction share a token.
+func tokenKey(job state.JobID, run state.RunID, token int64) string {
+	return fmt.Sprint(job, run, token)
+}
+
 // ghosts are the running records whose work neither runs nor waits for its slot.
 func (w *world) ghosts() (all []string) {
 	runs := map[string]bool{}
@@ -67,7 +73,7 @@ func (w *world) ghosts() (all []string) {
 	for i := range live {
 		l := &live[i]
 		if !l.Due.After(time.Now()) && !runs[tokenKey(l.Job, l.Run, l.Token)] {
-			all = append(all, fmt.Sprintf("%s %s is claimed by %s, which does not run it", l.Job, l.Run, l.Owner.Node))
+			all = append(all, violation(past.Lost, runKey{l.Job, l.Run}, "is claimed by %s, which does not run it", l.Owner.Node))
 		}
 	}
 	return all

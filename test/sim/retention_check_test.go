@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	past "github.com/leaderd/leaderd/internal/history"
 	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
@@ -24,7 +25,7 @@ func (c *checker) sweptAway(e *event, rest string) {
 	id, run := jobOf(rest)
 	k := runKey{id, state.RunID(run)}
 	if _, ok := c.records[k]; !ok {
-		c.fail("rev %d: a verdict vanished that was never there: %s", e.revision, e.KV.Key)
+		c.fail(past.Lost, k, "its verdict vanished at revision %d, and was never there: %s", e.revision, e.KV.Key)
 		return
 	}
 	c.swept = append(c.swept, removal{k, e.revision})
@@ -58,14 +59,14 @@ func (c *checker) retention() {
 			}
 			var p statev1.Swept
 			if err := proto.Unmarshal(e.KV.Value, &p); err != nil {
-				c.fail("rev %d: %s: %v", e.revision, e.KV.Key, err)
+				c.fail(past.Unreadable, runKey{job: id}, "%s at revision %d: %v", e.KV.Key, e.revision, err)
 			}
 			f := state.Floor{Instant: codec.Time(p.GetFloor()), Removed: p.GetRemoved(), Revision: e.revision}
 			if n := len(floors[id]); n > 0 && f.Instant.Before(floors[id][n-1].Instant) {
-				c.fail("rev %d: the floor of %s went back", e.revision, id)
+				c.fail(past.Lost, runKey{job: id}, "its floor went back at revision %d", e.revision)
 			}
 			if f.Instant.After(marked) {
-				c.fail("rev %d: the floor of %s is %s, and the watermark %s", e.revision, id, f.Instant, marked)
+				c.fail(past.Lost, runKey{job: id}, "its floor is %s at revision %d, and the watermark %s", f.Instant, e.revision, marked)
 			}
 			floors[id] = append(floors[id], f)
 		case "segments":
@@ -77,7 +78,7 @@ func (c *checker) retention() {
 			}
 			of, err := codec.UnmarshalSegment(e.KV.Value)
 			if err != nil {
-				c.fail("rev %d: %s: %v", e.revision, e.KV.Key, err)
+				c.fail(past.Unreadable, runKey{job: id}, "%s at revision %d: %v", e.KV.Key, e.revision, err)
 				continue
 			}
 			segments[e.KV.Key] = nil
@@ -88,7 +89,7 @@ func (c *checker) retention() {
 				r := codec.RecordFromProto(of[j].Record)
 				r.Job, r.Run, r.Revision = id, of[j].Run, of[j].Revision
 				if was := c.records[k]; fmt.Sprint(was) != fmt.Sprint(r) {
-					c.fail("rev %d: %s: packed is %+v, which was %+v", e.revision, e.KV.Key, r, was)
+					c.fail(past.Changed, k, "is packed at revision %d as %+v, and was %+v", e.revision, r, was)
 				}
 			}
 		}
@@ -103,7 +104,7 @@ func (c *checker) retention() {
 			ok = ok || f.Revision <= g.revision && !f.Instant.Before(at)
 		}
 		if !ok {
-			c.fail("rev %d: the verdict of %s %s vanished", g.revision, g.job, g.run)
+			c.fail(past.Lost, g.runKey, "its verdict vanished at revision %d", g.revision)
 		}
 	}
 }
@@ -120,7 +121,7 @@ func (w *world) readable(c *checker) (wrong []string) {
 		if !known {
 			var err error
 			if f, err = w.api.Floor(w.ctx, k.job); err != nil {
-				return append(wrong, err.Error())
+				return append(wrong, violation(past.Unreadable, runKey{job: k.job}, "its floor: %v", err))
 			}
 			floors[k.job] = f
 		}
@@ -129,8 +130,15 @@ func (w *world) readable(c *checker) (wrong []string) {
 		case err == nil && e.Record != nil && fmt.Sprint(*e.Record) == fmt.Sprint(r):
 		case err != nil && errors.Is(err, store.ErrNotFound) && state.RunID(begin) <= state.SlotRunID(f.Instant):
 		default:
-			wrong = append(wrong, fmt.Sprintf("%s %s: the verdict is %+v, and it is answered as %+v, %v", k.job, k.run, r, e.Record, err))
+			wrong = append(wrong, violation(past.Lost, k, "the verdict is %+v, and it is answered as %+v, %v", r, e.Record, err))
 		}
 	}
 	return wrong
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }

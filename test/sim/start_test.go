@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	past "github.com/leaderd/leaderd/internal/history"
 	"github.com/leaderd/leaderd/planner"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/kv"
@@ -17,8 +18,6 @@ import (
 // than late.
 func (w *world) punctual(j *job, from, to time.Time, late time.Duration) {
 	w.t.Helper()
-	o, err := newOracle(w.audit)
-	require.NoError(w.t, err)
 	started := map[state.RunID]time.Time{}
 	for _, s := range w.history.of(j) {
 		if s.attempt == 1 {
@@ -26,13 +25,13 @@ func (w *world) punctual(j *job, from, to time.Time, late time.Duration) {
 			started[s.run] = s.begun
 		}
 	}
-	for _, d := range o.due(j.id, to) {
-		if !d.slot.After(from) {
+	for _, o := range past.Owes(w.replay().facts(to, false), from.Add(time.Nanosecond), to) {
+		if o.Job != j.id.String() {
 			continue
 		}
-		begun, ok := started[state.SlotRunID(d.slot)]
-		require.True(w.t, ok, "%s: slot %s did not start: %s", j.id, d.slot.Format(clockLayout), w.slotVerdict(j, d.slot))
-		require.LessOrEqual(w.t, begun.Sub(d.slot), late, "%s: slot %s was late", j.id, d.slot.Format(clockLayout))
+		begun, ok := started[state.SlotRunID(o.Slot)]
+		require.True(w.t, ok, "%s: slot %s did not start: %s", j.id, o.Slot.Format(clockLayout), w.slotVerdict(j, o.Slot))
+		require.LessOrEqual(w.t, begun.Sub(o.Slot), late, "%s: slot %s was late", j.id, o.Slot.Format(clockLayout))
 	}
 }
 

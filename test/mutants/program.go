@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/leaderd/leaderd/internal/mutant"
@@ -16,9 +17,11 @@ import (
 
 const (
 	tag = "mutants"
-	// limit is how long one process may take: a mutant may do the same thing for
-	// ever, in no virtual time.
-	limit = 3 * time.Minute
+	// work is how many seconds of CPU one process may take: a mutant may do the same
+	// thing for ever, in no virtual time. How long that takes depends on what else
+	// the machine does, and limit bounds it for one that hangs.
+	work  = 120
+	limit = 30 * time.Minute
 	// memory is the address space of one process, in kilobytes. Go reserves half
 	// of it without ever using that. It is bounded since nothing is collected.
 	memory = 5_000_000
@@ -74,7 +77,7 @@ func (p *program) test(ctx context.Context, name string, off mutant.Guard) (out 
 func (p *program) run(ctx context.Context, off mutant.Guard, test string, more ...string) (out string, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	shell := fmt.Sprintf(`ulimit -v %d && exec nice -n 10 "$0" "$@"`, memory)
+	shell := fmt.Sprintf(`ulimit -v %d && ulimit -t %d && exec nice -n 10 "$0" "$@"`, memory, work)
 	args := []string{"-c", shell, p.path, "-test.run", "^" + test + "$", "-test.v", "-test.timeout", "0"}
 	c := exec.CommandContext(ctx, "sh", append(args, more...)...)
 	c.Dir = p.dir
@@ -91,6 +94,8 @@ func (p *program) run(ctx context.Context, off mutant.Guard, test string, more .
 		return out + "\n" + hung, false, nil
 	case ctx.Err() != nil:
 		return out, false, ctx.Err()
+	case errors.As(err, &failed) && killed(failed):
+		return out + "\n" + hung, false, nil
 	case errors.As(err, &failed) && strings.Contains(out, "=== RUN"):
 		return out, false, nil
 	case err != nil:
@@ -99,4 +104,10 @@ func (p *program) run(ctx context.Context, off mutant.Guard, test string, more .
 		return out, false, fmt.Errorf("there is no %s", test)
 	}
 	return out, true, nil
+}
+
+// killed tells whether a process was, as is one that has used its CPU up.
+func killed(err *exec.ExitError) bool {
+	status, ok := err.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }

@@ -16,6 +16,7 @@ HOURS     ?= 1
 JOBS      ?= 6
 WITHOUT   ?=
 WILD      ?= false
+AGAIN      ?= false
 MINUTES   ?= 10
 SEED      ?= 1
 
@@ -69,7 +70,7 @@ test: ## Run all tests, with the race detector where a C compiler exists
 
 .PHONY: sim
 sim: ## Run SEEDS seeds (from SEED on) of HOURS virtual hours each of the simulated cluster
-	$(GO) run ./test/sim/run -seeds $(SEEDS) -seed $(SEED) -hours $(HOURS) -jobs $(JOBS) -without "$(WITHOUT)" -wild=$(WILD)
+	$(GO) run ./test/sim/run -seeds $(SEEDS) -seed $(SEED) -hours $(HOURS) -jobs $(JOBS) -without "$(WITHOUT)" -wild=$(WILD) -again=$(AGAIN)
 
 .PHONY: mutants
 mutants: ## Turn off each guard that an invariant rests on, and see the simulation catch it (MUTANTFLAGS="...")

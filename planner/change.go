@@ -22,7 +22,7 @@ func (t *term) change(c change, now time.Time) {
 		}
 		return
 	case was == nil:
-		was = newTimed(c.job)
+		was = t.newTimed(c.job)
 		t.jobs[c.id] = was
 		if c.job.Generation > 1 {
 			t.lookBehind(was, c.job, t.known)

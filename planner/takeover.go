@@ -107,7 +107,7 @@ func (t *term) takeOver(jobs []*Job, gone []state.JobVersion, mark state.Waterma
 		t.suspectGate(id)
 	}
 	for _, j := range jobs {
-		timed := newTimed(j)
+		timed := t.newTimed(j)
 		t.jobs[j.ID] = timed
 		t.watchPause(j)
 		t.watchFailures(timed)

@@ -43,10 +43,12 @@ type term struct {
 	// planned is the instant up to which the timeline has been popped.
 	planned time.Time
 
-	open   map[openKey]*entry
-	early  int                  // how many of open are early
-	byDue  minheap.Heap[*entry] // for the watermark; drops what is done lazily
-	checks minheap.Heap[*entry] // by when to look at an entry again
+	open map[openKey]*entry
+	// numbered is the number of the newest job.
+	numbered uint64
+	early    int                  // how many of open are early
+	byDue    minheap.Heap[*entry] // for the watermark; drops what is done lazily
+	checks   minheap.Heap[*entry] // by when to look at an entry again
 
 	sessions map[string]*session // by node
 	table    *placement.Table    // of the nodes that attend

@@ -2,7 +2,6 @@ package planner
 
 import (
 	"math"
-	"sync/atomic"
 	"time"
 )
 
@@ -38,10 +37,16 @@ type timed struct {
 // never stands for no slot.
 const never = math.MinInt64
 
-var lastTimed atomic.Uint64
+func newTimed(j *Job) *timed { return &timed{job: j, last: never, next: never, at: -1} }
 
-func newTimed(j *Job) *timed {
-	return &timed{job: j, number: lastTimed.Add(1), last: never, next: never, at: -1}
+// newTimed is newTimed with a number, by which the term's entries are kept. It is
+// counted in each term anew: what other terms of the process had before must not
+// change in which order this one deals with its entries.
+func (t *term) newTimed(j *Job) *timed {
+	t.numbered++
+	timed := newTimed(j)
+	timed.number = t.numbered
+	return timed
 }
 
 func slotSeconds(t time.Time) int64 {

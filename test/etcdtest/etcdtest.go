@@ -24,7 +24,7 @@ import (
 )
 
 // startTimeout bounds how long a member may take to become ready.
-const startTimeout = 60 * time.Second
+const startTimeout = 3 * time.Minute
 
 // endTimeout is what a member's process gets to end in good order.
 const endTimeout = 10 * time.Second

@@ -53,6 +53,9 @@ func TestRandom(t *testing.T) {
 	for _, kind := range without {
 		require.True(t, slices.ContainsFunc(acts, func(a act) bool { return a.kind == kind }), "no kind %q", kind)
 	}
+	if exact.On && !t.Run("warm", warmUp) {
+		t.FailNow()
+	}
 	for _, seed := range seeds {
 		if exact.On && t.Failed() {
 			break // what comes next would begin in another process
@@ -60,10 +63,7 @@ func TestRandom(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			cryptotest.SetGlobalRandom(t, seed)
 			var digest uint64
-			if exact.On { // what came before is gone; pools keep things over one collection
-				runtime.GC()
-				runtime.GC()
-			}
+			begin()
 			// It is written at the end: a system call is no part of the simulation.
 			var dump *bytes.Buffer
 			if *dumpFlag != "" {
@@ -152,6 +152,13 @@ func pick[T any](c *chaos, from ...T) T { return from[c.rng.IntN(len(from))] }
 // run does something random now and then, for length, then lets everything heal
 // and checks.
 func (c *chaos) run(length time.Duration) {
+	c.live(length)
+	c.settle()
+	c.w.verify(true)
+}
+
+// live does something random now and then, for length.
+func (c *chaos) live(length time.Duration) {
 	for range 3 {
 		c.startControl()
 	}
@@ -169,8 +176,6 @@ func (c *chaos) run(length time.Duration) {
 		c.act()
 		c.collect()
 	}
-	c.settle()
-	c.w.verify(true)
 }
 
 // summary is what a run was like; the digest tells runs apart.

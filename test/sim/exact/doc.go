@@ -23,6 +23,7 @@
 //	memory that is given back in the background                    none is
 //	whether a stopped timer had left the heap when it is set       the order of timers is drawn when they
 //	again, and so drew another place among simultaneous ones       are made, and never again
+//	numbers of goroutines, and addresses, in the stacks of panics  left out
 //
 // Addresses are not the same in every run: threads come and go by real time, and
 // take memory. So what is simulated must not go through a map of more than eight
@@ -30,10 +31,10 @@
 // runs of one seed part at some point; the simulation's digest tells.
 //
 // A process may run many bubbles, one after the other: each begins with the same
-// numbers and the same counter, and Begin gives it its own. What the first of them
-// does once for all, such as filling a pool, later ones do not, so that a seed that
-// ran behind others may do something else than alone in its process. To repeat it
-// exactly takes those before it.
+// numbers and the same counter, and Begin gives it its own. What a process does once
+// for all, such as making the tables of message types, it has to do before the first of
+// them; and nothing that is simulated may count on from one bubble to the next, where
+// the count decides an order.
 //
 // Everything else is left as it is, but for two things that save time: goroutines
 // begin with a larger stack, and stacks do not shrink. Without the tag "exact" and

@@ -57,6 +57,9 @@ var changes = []change{
 	{"context/context.go", "p.children[child] = struct{}{}", "simChildren++\n			p.children[child] = simChildren", 1},
 	{"context/context.go", "range c.children {", "range simInOrder(c.children) {", 1},
 	{"context/context.go", "// A cancelCtx can be canceled. ", inOrder + "// A cancelCtx can be canceled. ", 1},
+	// Stacks, which are logged and stored: of the same place they are the same.
+	{"runtime/debug/stack.go", "			return buf[:n]\n", "			return simScrub(buf[:n])\n", 1},
+	{"runtime/debug/stack.go", "// Stack returns", scrub + "// Stack returns", 1},
 	// Mutexes.
 	{"runtime/sema.go", "func internal_sync_nanotime() int64 {\n", "func internal_sync_nanotime() int64 {\n	if bubble := getg().bubble; bubble != nil {\n		return bubble.now\n	}\n", 1},
 }
@@ -109,6 +112,26 @@ func simInOrder(children map[canceler]uint64) func(func(canceler) bool) {
 			}
 		}
 	}
+}
+
+`
+
+// scrub leaves out of a stack what differs from process to process: the numbers of
+// goroutines and bubbles, and addresses.
+const scrub = `func simScrub(stack []byte) []byte {
+	clean, digits := make([]byte, 0, len(stack)), false
+	for i := 0; i < len(stack); i++ {
+		c := stack[i]
+		hex := i >= 2 && stack[i-2] == '0' && stack[i-1] == 'x'
+		number := c >= '0' && c <= '9' && i > 0 && stack[i-1] == ' '
+		if hex || number {
+			digits = true
+		}
+		if digits = digits && (c >= '0' && c <= '9' || c >= 'a' && c <= 'f'); !digits {
+			clean = append(clean, c)
+		}
+	}
+	return clean
 }
 
 `

@@ -85,6 +85,9 @@ func (a *attempt) String() string {
 	if a.wild {
 		s += " WILD=true"
 	}
+	if a.seeds > 1 { // those that held are not to be left out
+		s += " AGAIN=true"
+	}
 	return s
 }
 

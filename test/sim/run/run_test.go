@@ -49,6 +49,17 @@ func TestKinds(t *testing.T) {
 	require.ElementsMatch(t, acts, kinds)
 }
 
+// A seed that fails only behind others is repeated with these, though they held.
+func TestCommandRepeatsSeedsThatHeld(t *testing.T) {
+	behind := attempt{seed: 7, seeds: 3, hours: 1, jobs: 6}
+	require.Contains(t, behind.String(), "SEEDS=3 SEED=7 HOURS=1 JOBS=6 AGAIN=true")
+	alone := attempt{seed: 9, seeds: 1, hours: 1, jobs: 6}
+	require.NotContains(t, alone.String(), "AGAIN")
+	text, err := os.ReadFile("../../../Makefile")
+	require.NoError(t, err)
+	require.Contains(t, string(text), "-again=$(AGAIN)")
+}
+
 func TestListener(t *testing.T) {
 	var all []heldSeed
 	l := &listener{heard: func(h heldSeed) { all = append(all, h) }}

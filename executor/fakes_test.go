@@ -34,6 +34,8 @@ type journal struct {
 	finishes    []state.Finish
 	registered  []time.Time
 	renewed     time.Time
+	payload     []byte // of all submitted runs
+	payloadErr  error
 	deregisters int
 	ttl         time.Duration
 
@@ -73,6 +75,10 @@ func (j *journal) KeepAlive(ctx context.Context, reg state.Registration) (time.D
 	defer j.mu.Unlock()
 	j.renewed = time.Now()
 	return reg.TTL, nil
+}
+
+func (j *journal) GetPayload(context.Context, state.JobID, state.RunID) ([]byte, error) {
+	return j.payload, j.payloadErr
 }
 
 func (j *journal) Deregister(context.Context, state.Registration) error {

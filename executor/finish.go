@@ -108,6 +108,8 @@ func (r *run) ending() state.Finish {
 			Error:    clip(o.Error),
 		},
 		Reason: r.reason,
+		Detail: clipTo(o.Unkept, state.MaxDetailBytes),
+		Result: o.Result,
 	}
 	r.letGo(&f)
 	if wish := r.wish.Load(); wish != nil && o.State == state.StateCancelled && f.Reason == "" {

@@ -33,6 +33,12 @@ type Registry interface {
 	Deregister(ctx context.Context, reg state.Registration) error
 }
 
+// Payloads answers what a submitted run is to work on; nil: nothing. It asks until it
+// has an answer or ctx ends. *store.Store is one.
+type Payloads interface {
+	GetPayload(ctx context.Context, id state.JobID, run state.RunID) ([]byte, error)
+}
+
 // Journal makes starts and ends real, besides keeping the registration. Of each
 // call done gets the answer, once, from another goroutine or from within the call,
 // which may block until then where that is said; done does not block. Claims and
@@ -42,6 +48,7 @@ type Registry interface {
 type Journal interface {
 	Registry
 	Keeper
+	Payloads
 	// StartClaim: see state.Claim. Where the status is Claimed, the result has the
 	// whole record, with its token. It does not block. c is the journal's until
 	// then.
@@ -54,6 +61,7 @@ type Journal interface {
 type BlockingJournal interface {
 	Registry
 	Keeper
+	Payloads
 	Claim(ctx context.Context, c state.Claim) (state.ClaimResult, error)
 	Finish(ctx context.Context, f state.Finish) (state.TokenStatus, error)
 }

@@ -282,6 +282,16 @@ func (d *desk) perform(work context.Context, r *run) {
 	if !r.inTime(&t) {
 		return
 	}
+	if r.key.run.Kind() == state.KindSubmit {
+		payload, err := d.journal.GetPayload(work, r.key.job, r.key.run)
+		if err != nil {
+			// It has not begun, and may begin elsewhere.
+			r.outcome = runner.Outcome{State: state.StateInterrupted, Error: clip("payload: " + err.Error()), Ended: d.clock()}
+			return
+		}
+		t.Submitted, t.Payload = true, payload
+		now = d.wall()
+	}
 	r.lateness = time.Duration(max(now-r.plan.start, 0))
 	if r.plan.queued || r.live.Tries+r.live.Snoozes > 0 {
 		// That it waited for other runs, or for its next try, is no lateness.

@@ -59,15 +59,18 @@ func (t *term) addPending(runs []state.Pending) {
 func (t *term) openPending(p *state.Pending) {
 	now := t.now()
 	if job := t.find(p.Job, now); job != nil {
-		t.addAsked(p, job, now)
+		if !t.delay(p, now) {
+			t.addAsked(p, job, now)
+		}
 		return
 	}
 	t.onceKnown(p.Revision, func() {
 		now := t.now()
-		if job := t.find(p.Job, now); job != nil {
-			t.addAsked(p, job, now)
-		} else {
+		switch job := t.find(p.Job, now); {
+		case job == nil:
 			t.orphan(p, now)
+		case !t.delay(p, now):
+			t.addAsked(p, job, now)
 		}
 	})
 }
@@ -87,7 +90,10 @@ func (t *term) addAsked(p *state.Pending, job *timed, now time.Time) {
 		}
 		t.close(was)
 	}
-	t.add(e, now)
+	if t.add(e, now) && p.Run.Kind() == state.KindSubmit && p.Born < job.job.Born {
+		// It was asked of an earlier job of this name.
+		t.decide(e, state.StateCancelled, state.ReasonDeleted, now)
+	}
 }
 
 // orphan ends a pending run whose job has been deleted.

@@ -166,6 +166,7 @@ func (t *term) remove(was *timed, revision int64) {
 	t.balancer.Release(jobKey(was.job.ID))
 	delete(t.jobs, was.job.ID)
 	delete(t.failures.watched, was)
+	t.dropDelayed(was.job.ID)
 	for _, e := range slices.Clone(was.open) {
 		switch {
 		case e.slot():

@@ -12,6 +12,7 @@ import (
 type Job struct {
 	ID         state.JobID
 	Revision   int64
+	Born       int64 // the revision at which it was made
 	Generation int64
 	// Effective is the instant after which slots of this version are due, and of
 	// older ones no more.
@@ -65,6 +66,7 @@ func compileSpec(j *state.Job, stored []byte) *Job {
 	c := &Job{
 		ID:         j.ID,
 		Revision:   j.Revision,
+		Born:       j.Born,
 		Generation: j.Generation,
 		Effective:  j.Effective,
 		Deadline:   spec.StartDeadline,

@@ -113,6 +113,8 @@ type term struct {
 	// the term is stored.
 	settled atomic.Pointer[settled]
 
+	delays delays
+
 	// pauses are the jobs that were paused until an instant, by that; those that
 	// were changed since are dropped late.
 	pauses minheap.Heap[*Job]
@@ -291,6 +293,7 @@ func (t *term) turn(now time.Time) {
 	t.endPauses(now)
 	t.auditFailures(now)
 	t.feedBackfills(now)
+	t.openDelayed(now)
 	t.plan(now)
 	t.check(now)
 	for _, s := range t.sessions {

@@ -45,6 +45,8 @@ type Job struct {
 	Calendars []JobCalendar
 	// Revision is the store's ModRevision of the job, which claims compare.
 	Revision int64
+	// Born is the revision at which the job was made.
+	Born int64
 }
 
 // JobSpec says when a job is due, what it runs and by which policies. The

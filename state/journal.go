@@ -91,6 +91,8 @@ type Finish struct {
 	Reason, Detail string
 	Tail           []byte
 	OutputBytes    int64
+	// Result is what the run leaves for whoever asked for it, at most MaxResultBytes.
+	Result []byte
 	// Saved and Reported are set where the shard may have checkpoints, or progress,
 	// of this run in the store. Checkpoints go with a success, progress with any
 	// verdict.

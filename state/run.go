@@ -41,6 +41,8 @@ func (id RunID) Kind() RunKind {
 		return KindTrigger
 	case "backfill":
 		return KindBackfill
+	case "submit":
+		return KindSubmit
 	}
 	return KindUnknown
 }
@@ -54,6 +56,7 @@ const (
 	KindSlot
 	KindTrigger
 	KindBackfill
+	KindSubmit
 )
 
 // RunState is where a run is. Those from Succeeded on are verdicts.
@@ -242,7 +245,8 @@ func (r *Record) Covers(slot time.Time) bool {
 type Pending struct {
 	Job JobID
 	Run RunID
-	// Requested is when the run was asked for; for a slot's, the slot.
+	// Requested is from when on the run may start: when it was asked for, or later
+	// where that was asked for; for a slot's, the slot.
 	Requested time.Time
 	Actor     string
 	Reason    string
@@ -254,4 +258,7 @@ type Pending struct {
 	// Origin is the run that this one repeats; empty for others.
 	Origin   RunID
 	Revision int64
+	// Born is the revision at which it was asked for: a job that was made later is
+	// another one.
+	Born int64
 }

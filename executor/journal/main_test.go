@@ -173,6 +173,10 @@ func (s *instant) KeepAliveNode(ctx context.Context, reg state.Registration) (ti
 	return 5 * time.Second, nil
 }
 
+func (s *instant) GetPayload(context.Context, state.JobID, state.RunID) ([]byte, error) {
+	return nil, nil
+}
+
 func (s *instant) Deregister(_ context.Context, reg state.Registration) error {
 	if reg.Lease == 0 {
 		return fmt.Errorf("no lease")

@@ -65,6 +65,19 @@ func (c *Client) GetCheckpoint(ctx context.Context, of state.CheckpointRef) (sta
 	return codec.SavedCheckpointFromProto(resp), nil
 }
 
+// GetPayload implements executor.Payloads. It tries node after node until ctx ends.
+func (c *Client) GetPayload(ctx context.Context, id state.JobID, run state.RunID) ([]byte, error) {
+	var resp *workerv1.GetPayloadResponse
+	err := c.unary(ctx, func(ctx context.Context, client workerv1.JournalServiceClient) (err error) {
+		resp, err = client.GetPayload(ctx, &workerv1.GetPayloadRequest{Namespace: id.Namespace, Job: id.Name, Run: string(run)})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("get payload %s %s: %w", id, run, err)
+	}
+	return resp.GetPayload(), nil
+}
+
 // unary tries a call at node after node, until one answers or ctx ends.
 func (c *Client) unary(ctx context.Context, try func(context.Context, workerv1.JournalServiceClient) error) error {
 	pause := c.pauses()

@@ -63,9 +63,10 @@ func (r *registry) has(pid int) bool {
 // devNull is the standard input of all commands.
 var devNull = sync.OnceValues(func() (*os.File, error) { return os.OpenFile(os.DevNull, os.O_RDWR, 0) })
 
-// start starts file in a process group of its own. When piped, both outputs go to
-// the pipe, which the caller closes; otherwise to /dev/null.
-func start(file string, argv, env []string, dir string, piped bool) (c *child, pipe *os.File, err error) {
+// start starts file in a process group of its own. It reads from stdin, or from
+// /dev/null where that is nil. When piped, both outputs go to the pipe, which the
+// caller closes; otherwise to /dev/null.
+func start(file string, argv, env []string, dir string, stdin *os.File, piped bool) (c *child, pipe *os.File, err error) {
 	hideInherited()
 	null, err := devNull()
 	if err != nil {
@@ -73,6 +74,9 @@ func start(file string, argv, env []string, dir string, piped bool) (c *child, p
 	}
 	in := null.Fd()
 	out := in
+	if stdin != nil {
+		in = stdin.Fd()
+	}
 	if piped {
 		read, write, err := newPipe()
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"syscall"
 	"time"
 
@@ -47,8 +48,18 @@ func (r *Runner) process(ctx context.Context, t *Task, out io.Writer) (o Outcome
 		o.fail(err)
 		return o
 	}
+	var given *exchange
+	var stdin *os.File
+	if t.Submitted {
+		if given, err = newExchange(r.cfg.ExchangeDir, t.Payload); err != nil {
+			o.fail(err)
+			return o
+		}
+		defer func() { o.OutputErr = errors.Join(o.OutputErr, given.close()) }()
+		env.vars, stdin = append(env.vars, given.variables()...), given.in
+	}
 	o.Started = time.Now()
-	c, pipe, err := start(file, argv, env.vars, t.Command.Dir, out != nil)
+	c, pipe, err := start(file, argv, env.vars, t.Command.Dir, stdin, out != nil)
 	if err != nil {
 		o.fail(startError(file, t.Command.Dir, err))
 		return o
@@ -68,6 +79,9 @@ func (r *Runner) process(ctx context.Context, t *Task, out io.Writer) (o Outcome
 	}()
 	o = s.run(ctx, o)
 	over = true
+	if given != nil {
+		given.collect(&o)
+	}
 	return o
 }
 

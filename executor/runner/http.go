@@ -69,6 +69,10 @@ func (r *Runner) request(ctx context.Context, t *Task, out io.Writer) (o Outcome
 		return o
 	}
 	o.ExitCode, o.HasCode = resp.StatusCode, true
+	left := &tee{to: out}
+	if t.Submitted {
+		out = left
+	}
 	var checkpoint bytes.Buffer
 	if t.Checkpoint != nil && strings.EqualFold(resp.Header.Get(checkpointBody), "true") {
 		out = &limited{to: &checkpoint, left: state.MaxCheckpoint + 1}
@@ -91,6 +95,7 @@ func (r *Runner) request(ctx context.Context, t *Task, out io.Writer) (o Outcome
 		o.Directive.RetryAfter = retryAfter(resp, o.Ended)
 	default:
 		o.State = state.StateSucceeded
+		o.keep(left.kept)
 	}
 	return o
 }
@@ -121,7 +126,10 @@ func expected(h *state.HTTP, code int) bool {
 func (r *Runner) newRequest(ctx context.Context, t *Task) (*http.Request, error) {
 	h := t.HTTP
 	var body io.Reader
-	if len(h.Body) > 0 {
+	switch {
+	case len(t.Payload) > 0:
+		body = bytes.NewReader(t.Payload)
+	case len(h.Body) > 0:
 		body = bytes.NewReader(h.Body)
 	}
 	req, err := http.NewRequestWithContext(ctx, cmp.Or(h.Method, state.DefaultHTTPMethod), h.URL, body)
@@ -132,6 +140,9 @@ func (r *Runner) newRequest(ctx context.Context, t *Task) (*http.Request, error)
 		return nil, fmt.Errorf("request: %q is no http or https URL", h.URL)
 	}
 	req.Header.Set("User-Agent", "leaderd/"+r.cfg.Version)
+	if len(t.Payload) > 0 {
+		req.Header.Set("Content-Type", "application/octet-stream") // unless the job says what it is
+	}
 	for name, value := range h.Header {
 		if strings.EqualFold(name, "Host") {
 			req.Host = value

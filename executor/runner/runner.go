@@ -34,6 +34,9 @@ type Config struct {
 	// MaxResponseBytes is how much of an HTTP response is read; the rest is left.
 	// Zero means 16 MiB.
 	MaxResponseBytes int64
+	// ExchangeDir is where submitted commands have directories for payload and
+	// result. Empty: where temporary files go.
+	ExchangeDir string
 }
 
 // DefaultEnvironment is what commands get of leaderd's own environment by default.

@@ -52,6 +52,10 @@ type Task struct {
 	Checkpoint *state.CheckpointPolicy
 
 	socket string // of the command
+	// Submitted is set where a program asked for the run: Payload is what it is to work
+	// on, and what it leaves is Outcome.Result.
+	Submitted bool
+	Payload   []byte
 
 	Command *state.Command
 	HTTP    *state.HTTP
@@ -99,6 +103,10 @@ type Outcome struct {
 	// OutputErr is the first error of the output's writer, nil if there was none.
 	// What came after it is dropped; the work goes on.
 	OutputErr error
+	// Result is what a submitted run left, where it succeeded, and Unkept why that is
+	// not kept.
+	Result []byte
+	Unkept string
 }
 
 // stopped is the outcome that the cause of a stop demands.

@@ -48,6 +48,13 @@ type Triggerer interface {
 	PutPending(ctx context.Context, p state.Pending) (state.Pending, error)
 }
 
+// Submitter takes wishes for runs, and answers what became of them. *store.Store is one.
+type Submitter interface {
+	Submit(ctx context.Context, sub state.Submission) (run state.RunID, duplicate bool, err error)
+	WaitRun(ctx context.Context, id state.JobID, run state.RunID) (store.RunEntry, error)
+	GetResult(ctx context.Context, id state.JobID, run state.RunID) ([]byte, error)
+}
+
 // Backfiller keeps backfills. *store.Store is one.
 type Backfiller interface {
 	CreateBackfill(ctx context.Context, b state.Backfill, slots []time.Time, job int64) (state.Backfill, error)
@@ -120,6 +127,7 @@ type Config struct {
 	Putter      JobPutter
 	Pauser      JobPauser
 	Triggerer   Triggerer
+	Submitter   Submitter
 	Backfills   Backfiller
 	Calendars   CalendarKeeper
 	Canceller   Canceller
@@ -151,6 +159,7 @@ func (c *Config) Validate() error {
 		{"Putter", c.Putter == nil},
 		{"Pauser", c.Pauser == nil},
 		{"Triggerer", c.Triggerer == nil},
+		{"Submitter", c.Submitter == nil},
 		{"Backfills", c.Backfills == nil},
 		{"Calendars", c.Calendars == nil},
 		{"Canceller", c.Canceller == nil},
@@ -179,6 +188,7 @@ type Server struct {
 	calendars *calendarService
 	cluster   *clusterService
 	dead      *deadLetterService
+	submitted *submissionService
 }
 
 // New makes a Server.
@@ -201,6 +211,7 @@ func New(cfg Config) (*Server, error) {
 		calendars: &calendarService{cfg: &cfg},
 		cluster:   &clusterService{cfg: &cfg},
 		dead:      &deadLetterService{cfg: &cfg},
+		submitted: newSubmissionService(&cfg),
 	}, nil
 }
 
@@ -214,4 +225,5 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	leaderdv1.RegisterBackfillServiceServer(r, s.backfills)
 	leaderdv1.RegisterClusterServiceServer(r, s.cluster)
 	leaderdv1.RegisterDeadLetterServiceServer(r, s.dead)
+	leaderdv1.RegisterSubmissionServiceServer(r, s.submitted)
 }

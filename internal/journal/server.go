@@ -33,6 +33,11 @@ type Checkpoints interface {
 	GetCheckpoint(ctx context.Context, of state.CheckpointRef) (state.SavedCheckpoint, error)
 }
 
+// Payloads reads what runs are to work on; *store.Store is one.
+type Payloads interface {
+	GetPayload(ctx context.Context, id state.JobID, run state.RunID) ([]byte, error)
+}
+
 // Registry keeps registrations; *store.Store is one.
 type Registry interface {
 	Register(ctx context.Context, n state.Node, ttl time.Duration) (state.Registration, error)
@@ -44,6 +49,7 @@ type Registry interface {
 type Store interface {
 	Recorder
 	Checkpoints
+	Payloads
 	Registry
 }
 
@@ -186,6 +192,19 @@ func (s *Server) Deregister(ctx context.Context, req *workerv1.DeregisterRequest
 
 func registration(name string, revision, lease int64) state.Registration {
 	return state.Registration{Owner: state.Owner{Node: name, Revision: revision}, Lease: lease}
+}
+
+// GetPayload implements workerv1.JournalService.
+func (s *Server) GetPayload(ctx context.Context, req *workerv1.GetPayloadRequest) (*workerv1.GetPayloadResponse, error) {
+	id, run := state.JobID{Namespace: req.GetNamespace(), Name: req.GetJob()}, state.RunID(req.GetRun())
+	if err := checkRun(id, run, 0); err != nil {
+		return nil, s.failed("get payload", err)
+	}
+	payload, err := s.store.GetPayload(ctx, id, run)
+	if err != nil {
+		return nil, s.failed("get payload", err)
+	}
+	return &workerv1.GetPayloadResponse{Payload: payload}, nil
 }
 
 // GetCheckpoint implements workerv1.JournalService.

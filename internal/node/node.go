@@ -218,7 +218,7 @@ func (n *Node) execute(ctx context.Context, j executor.Journal, l executor.Leade
 		}
 	}()
 	run := runner.New(runner.Config{
-		Version: n.version, FenceGrace: n.cfg.Executor.RegistrationTTL / 10, SocketDir: sockets, NoSocket: noSocket,
+		Version: n.version, FenceGrace: n.cfg.Executor.RegistrationTTL / 10, SocketDir: sockets, NoSocket: noSocket, ExchangeDir: sockets,
 	})
 	defer run.Close()
 	x, err := executor.New(j, l, run, n.dial, executor.Config{

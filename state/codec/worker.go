@@ -136,6 +136,7 @@ func FinishToProto(f *state.Finish) *workerv1.Finish {
 		Retry:       Micros(f.Retry),
 		Saved:       f.Saved,
 		Reported:    f.Reported,
+		Result:      f.Result,
 	}
 }
 
@@ -153,6 +154,7 @@ func FinishFromProto(p *workerv1.Finish) state.Finish {
 		OutputBytes: p.GetOutputBytes(),
 		Saved:       p.GetSaved(),
 		Reported:    p.GetReported(),
+		Result:      p.GetResult(),
 	}
 	if a := p.GetAttempt(); a != nil {
 		f.Attempt = AttemptFromProto(a)

@@ -92,6 +92,7 @@ func (s *Store) beginFinish(f *state.Finish) (*ending, state.TokenStatus, error)
 	rec.Detail, rec.Tail, rec.OutputBytes = f.Detail, f.Tail, f.OutputBytes
 	e.request, _ = s.verdictRequest(live, &rec)
 	s.dropTraces(e.request, f)
+	s.keepResult(e.request, f)
 	return e, 0, nil
 }
 
@@ -150,6 +151,7 @@ func checkFinish(f *state.Finish) error {
 		{"error", len(f.Attempt.Error), state.MaxErrorBytes},
 		{"reason", len(f.Reason), state.MaxReasonBytes},
 		{"detail", len(f.Detail), state.MaxDetailBytes},
+		{"result", len(f.Result), state.MaxResultBytes},
 	} {
 		if x.size > x.max {
 			return fmt.Errorf("%w: %s has %d bytes, at most %d are allowed", ErrTooLarge, x.what, x.size, x.max)

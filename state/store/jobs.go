@@ -240,7 +240,7 @@ func (s *Store) jobEntry(from kv.KeyValue) JobEntry {
 	}
 	e.Message = &message
 	e.Job = codec.JobFromProto(&message)
-	e.Job.ID, e.Job.Revision = id, from.ModRevision
+	e.Job.ID, e.Job.Revision, e.Job.Born = id, from.ModRevision, from.CreateRevision
 	return e
 }
 

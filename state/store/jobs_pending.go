@@ -149,7 +149,7 @@ func (s *Store) DecodePending(from kv.KeyValue) (state.Pending, error) {
 		return state.Pending{Job: id, Run: run, Revision: from.ModRevision}, fmt.Errorf("%w: key %q: %w", ErrCorrupt, from.Key, err)
 	}
 	return state.Pending{
-		Job: id, Run: run, Revision: from.ModRevision,
+		Job: id, Run: run, Revision: from.ModRevision, Born: from.CreateRevision,
 		Requested:    codec.Time(message.GetRequested()),
 		Actor:        message.GetActor(),
 		Reason:       message.GetReason(),

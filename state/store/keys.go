@@ -1,6 +1,8 @@
 package store
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -135,6 +137,25 @@ func (k keys) live(l *state.Live) string {
 func (k keys) historyOf(id state.JobID) string { return k.history() + jobPart(id) + "/" }
 func (k keys) historyRun(id state.JobID, run state.RunID) string {
 	return k.history() + jobPart(id) + "/" + escape(string(run))
+}
+
+// payload is what a run is to work on, and result what it left.
+func (k keys) payload(id state.JobID, run state.RunID) string {
+	return k.payloads(id) + escape(string(run))
+}
+
+func (k keys) payloads(id state.JobID) string { return k.prefix + "payloads/" + jobPart(id) + "/" }
+
+func (k keys) result(id state.JobID, run state.RunID) string {
+	return k.results(id) + escape(string(run))
+}
+
+func (k keys) results(id state.JobID) string { return k.prefix + "results/" + jobPart(id) + "/" }
+
+// unique is an idempotency key of a job's, which only its hash names.
+func (k keys) unique(id state.JobID, key string) string {
+	sum := sha256.Sum256([]byte(id.Name + "\x00" + key))
+	return k.prefix + "unique/" + escape(id.Namespace) + "/" + hex.EncodeToString(sum[:20])
 }
 
 // checkpoint is the head of a shard's checkpoints: see checkpoint.go.

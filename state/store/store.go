@@ -84,8 +84,10 @@ type Store struct {
 	changed changedCache
 	holders holders
 	places  places
-	metrics *metrics
-	opened  openedSegments
+	// keyLeases are those of idempotency keys.
+	keyLeases keyLeases
+	metrics   *metrics
+	opened    openedSegments
 	// Keys that every claim compares.
 	closedKey, changedKey string
 	shared                sharedGuards

@@ -2206,7 +2206,9 @@ type Finish struct {
 	// The shard may have checkpoints of this run.
 	Saved bool `protobuf:"varint,50,opt,name=saved,proto3" json:"saved,omitempty"`
 	// It may have progress in the store.
-	Reported      bool `protobuf:"varint,51,opt,name=reported,proto3" json:"reported,omitempty"`
+	Reported bool `protobuf:"varint,51,opt,name=reported,proto3" json:"reported,omitempty"`
+	// What the run leaves for whoever asked for it.
+	Result        []byte `protobuf:"bytes,40,opt,name=result,proto3" json:"result,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2330,6 +2332,13 @@ func (x *Finish) GetReported() bool {
 		return x.Reported
 	}
 	return false
+}
+
+func (x *Finish) GetResult() []byte {
+	if x != nil {
+		return x.Result
+	}
+	return nil
 }
 
 // Checkpoint saves what the work asks for: see state.Checkpoint.
@@ -2805,6 +2814,116 @@ func (x *GetCheckpointResponse) GetRun() string {
 	return ""
 }
 
+// GetPayloadRequest names a run.
+type GetPayloadRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job's namespace.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The job's name.
+	Job string `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	// The run's id.
+	Run           string `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPayloadRequest) Reset() {
+	*x = GetPayloadRequest{}
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPayloadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPayloadRequest) ProtoMessage() {}
+
+func (x *GetPayloadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPayloadRequest.ProtoReflect.Descriptor instead.
+func (*GetPayloadRequest) Descriptor() ([]byte, []int) {
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *GetPayloadRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *GetPayloadRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *GetPayloadRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+// GetPayloadResponse has what the run is to work on.
+type GetPayloadResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: nothing.
+	Payload       []byte `protobuf:"bytes,1,opt,name=payload,proto3" json:"payload,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPayloadResponse) Reset() {
+	*x = GetPayloadResponse{}
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPayloadResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPayloadResponse) ProtoMessage() {}
+
+func (x *GetPayloadResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPayloadResponse.ProtoReflect.Descriptor instead.
+func (*GetPayloadResponse) Descriptor() ([]byte, []int) {
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *GetPayloadResponse) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
 // FollowLeaderRequest asks who leads.
 type FollowLeaderRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2814,7 +2933,7 @@ type FollowLeaderRequest struct {
 
 func (x *FollowLeaderRequest) Reset() {
 	*x = FollowLeaderRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2826,7 +2945,7 @@ func (x *FollowLeaderRequest) String() string {
 func (*FollowLeaderRequest) ProtoMessage() {}
 
 func (x *FollowLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2839,7 +2958,7 @@ func (x *FollowLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLeaderRequest.ProtoReflect.Descriptor instead.
 func (*FollowLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{32}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{34}
 }
 
 // FollowLeaderResponse says who leads.
@@ -2859,7 +2978,7 @@ type FollowLeaderResponse struct {
 
 func (x *FollowLeaderResponse) Reset() {
 	*x = FollowLeaderResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2871,7 +2990,7 @@ func (x *FollowLeaderResponse) String() string {
 func (*FollowLeaderResponse) ProtoMessage() {}
 
 func (x *FollowLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2884,7 +3003,7 @@ func (x *FollowLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLeaderResponse.ProtoReflect.Descriptor instead.
 func (*FollowLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{33}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FollowLeaderResponse) GetName() string {
@@ -3072,7 +3191,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x04live\x18\x04 \x01(\v2\x16.leaderd.state.v1.LiveR\x04live\x12!\n" +
 	"\texclusive\x18\x05 \x01(\bH\x00R\texclusive\x88\x01\x01B\f\n" +
 	"\n" +
-	"_exclusive\"\xfc\x02\n" +
+	"_exclusive\"\x94\x03\n" +
 	"\x06Finish\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12*\n" +
@@ -3087,7 +3206,8 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	" \x01(\x03R\x05retry\x12\x16\n" +
 	"\x06detail\x18\v \x01(\tR\x06detail\x12\x14\n" +
 	"\x05saved\x182 \x01(\bR\x05saved\x12\x1a\n" +
-	"\breported\x183 \x01(\bR\breported\"\xa1\x02\n" +
+	"\breported\x183 \x01(\bR\breported\x12\x16\n" +
+	"\x06result\x18( \x01(\fR\x06result\"\xa1\x02\n" +
 	"\n" +
 	"Checkpoint\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
@@ -3125,7 +3245,13 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x06number\x182 \x01(\x03R\x06number\x12\x14\n" +
 	"\x05token\x183 \x01(\x03R\x05token\x12\x14\n" +
 	"\x05saved\x184 \x01(\x03R\x05saved\x12\x10\n" +
-	"\x03run\x185 \x01(\tR\x03run\"\x15\n" +
+	"\x03run\x185 \x01(\tR\x03run\"U\n" +
+	"\x11GetPayloadRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x10\n" +
+	"\x03run\x18\x03 \x01(\tR\x03run\".\n" +
+	"\x12GetPayloadResponse\x12\x18\n" +
+	"\apayload\x18\x01 \x01(\fR\apayload\"\x15\n" +
 	"\x13FollowLeaderRequest\"\x9a\x01\n" +
 	"\x14FollowLeaderResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
@@ -3133,14 +3259,16 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x04term\x18\x03 \x01(\x03R\x04term\x12@\n" +
 	"\x0epulse_interval\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\rpulseInterval2b\n" +
 	"\rLeaderService\x12Q\n" +
-	"\x06Attend\x12 .leaderd.worker.v1.AttendRequest\x1a!.leaderd.worker.v1.AttendResponse(\x010\x012\xb2\x04\n" +
+	"\x06Attend\x12 .leaderd.worker.v1.AttendRequest\x1a!.leaderd.worker.v1.AttendResponse(\x010\x012\x8d\x05\n" +
 	"\x0eJournalService\x12S\n" +
 	"\bRegister\x12\".leaderd.worker.v1.RegisterRequest\x1a#.leaderd.worker.v1.RegisterResponse\x12V\n" +
 	"\tKeepAlive\x12#.leaderd.worker.v1.KeepAliveRequest\x1a$.leaderd.worker.v1.KeepAliveResponse\x12Y\n" +
 	"\n" +
 	"Deregister\x12$.leaderd.worker.v1.DeregisterRequest\x1a%.leaderd.worker.v1.DeregisterResponse\x12Q\n" +
 	"\x06Record\x12 .leaderd.worker.v1.RecordRequest\x1a!.leaderd.worker.v1.RecordResponse(\x010\x01\x12b\n" +
-	"\rGetCheckpoint\x12'.leaderd.worker.v1.GetCheckpointRequest\x1a(.leaderd.worker.v1.GetCheckpointResponse\x12a\n" +
+	"\rGetCheckpoint\x12'.leaderd.worker.v1.GetCheckpointRequest\x1a(.leaderd.worker.v1.GetCheckpointResponse\x12Y\n" +
+	"\n" +
+	"GetPayload\x12$.leaderd.worker.v1.GetPayloadRequest\x1a%.leaderd.worker.v1.GetPayloadResponse\x12a\n" +
 	"\fFollowLeader\x12&.leaderd.worker.v1.FollowLeaderRequest\x1a'.leaderd.worker.v1.FollowLeaderResponse0\x01B=Z;github.com/leaderd/leaderd/proto/leaderd/worker/v1;workerv1b\x06proto3"
 
 var (
@@ -3156,7 +3284,7 @@ func file_leaderd_worker_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_leaderd_worker_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_leaderd_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_leaderd_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_leaderd_worker_v1_worker_proto_goTypes = []any{
 	(Progress_Step)(0),            // 0: leaderd.worker.v1.Progress.Step
 	(*AttendRequest)(nil),         // 1: leaderd.worker.v1.AttendRequest
@@ -3191,15 +3319,17 @@ var file_leaderd_worker_v1_worker_proto_goTypes = []any{
 	(*TokenAnswer)(nil),           // 30: leaderd.worker.v1.TokenAnswer
 	(*GetCheckpointRequest)(nil),  // 31: leaderd.worker.v1.GetCheckpointRequest
 	(*GetCheckpointResponse)(nil), // 32: leaderd.worker.v1.GetCheckpointResponse
-	(*FollowLeaderRequest)(nil),   // 33: leaderd.worker.v1.FollowLeaderRequest
-	(*FollowLeaderResponse)(nil),  // 34: leaderd.worker.v1.FollowLeaderResponse
-	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
-	(*v1.JobSpec)(nil),            // 36: leaderd.v1.JobSpec
-	(*v11.Node)(nil),              // 37: leaderd.state.v1.Node
-	(*v11.Live)(nil),              // 38: leaderd.state.v1.Live
-	(v1.Overlap)(0),               // 39: leaderd.v1.Overlap
-	(*v11.Attempt)(nil),           // 40: leaderd.state.v1.Attempt
-	(*v11.Progress)(nil),          // 41: leaderd.state.v1.Progress
+	(*GetPayloadRequest)(nil),     // 33: leaderd.worker.v1.GetPayloadRequest
+	(*GetPayloadResponse)(nil),    // 34: leaderd.worker.v1.GetPayloadResponse
+	(*FollowLeaderRequest)(nil),   // 35: leaderd.worker.v1.FollowLeaderRequest
+	(*FollowLeaderResponse)(nil),  // 36: leaderd.worker.v1.FollowLeaderResponse
+	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
+	(*v1.JobSpec)(nil),            // 38: leaderd.v1.JobSpec
+	(*v11.Node)(nil),              // 39: leaderd.state.v1.Node
+	(*v11.Live)(nil),              // 40: leaderd.state.v1.Live
+	(v1.Overlap)(0),               // 41: leaderd.v1.Overlap
+	(*v11.Attempt)(nil),           // 42: leaderd.state.v1.Attempt
+	(*v11.Progress)(nil),          // 43: leaderd.state.v1.Progress
 }
 var file_leaderd_worker_v1_worker_proto_depIdxs = []int32{
 	4,  // 0: leaderd.worker.v1.AttendRequest.hello:type_name -> leaderd.worker.v1.Hello
@@ -3211,17 +3341,17 @@ var file_leaderd_worker_v1_worker_proto_depIdxs = []int32{
 	7,  // 6: leaderd.worker.v1.AttendResponse.pulse:type_name -> leaderd.worker.v1.Pulse
 	3,  // 7: leaderd.worker.v1.AttendResponse.cancel:type_name -> leaderd.worker.v1.Cancel
 	5,  // 8: leaderd.worker.v1.Hello.held:type_name -> leaderd.worker.v1.Held
-	35, // 9: leaderd.worker.v1.Welcome.horizon:type_name -> google.protobuf.Duration
-	35, // 10: leaderd.worker.v1.Welcome.pulse_interval:type_name -> google.protobuf.Duration
-	36, // 11: leaderd.worker.v1.Spec.spec:type_name -> leaderd.v1.JobSpec
+	37, // 9: leaderd.worker.v1.Welcome.horizon:type_name -> google.protobuf.Duration
+	37, // 10: leaderd.worker.v1.Welcome.pulse_interval:type_name -> google.protobuf.Duration
+	38, // 11: leaderd.worker.v1.Spec.spec:type_name -> leaderd.v1.JobSpec
 	8,  // 12: leaderd.worker.v1.Plan.specs:type_name -> leaderd.worker.v1.Spec
 	10, // 13: leaderd.worker.v1.Plan.entries:type_name -> leaderd.worker.v1.Entry
 	13, // 14: leaderd.worker.v1.Report.progress:type_name -> leaderd.worker.v1.Progress
 	0,  // 15: leaderd.worker.v1.Progress.step:type_name -> leaderd.worker.v1.Progress.Step
-	37, // 16: leaderd.worker.v1.RegisterRequest.node:type_name -> leaderd.state.v1.Node
-	35, // 17: leaderd.worker.v1.RegisterRequest.ttl:type_name -> google.protobuf.Duration
-	35, // 18: leaderd.worker.v1.RegisterResponse.ttl:type_name -> google.protobuf.Duration
-	35, // 19: leaderd.worker.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
+	39, // 16: leaderd.worker.v1.RegisterRequest.node:type_name -> leaderd.state.v1.Node
+	37, // 17: leaderd.worker.v1.RegisterRequest.ttl:type_name -> google.protobuf.Duration
+	37, // 18: leaderd.worker.v1.RegisterResponse.ttl:type_name -> google.protobuf.Duration
+	37, // 19: leaderd.worker.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
 	21, // 20: leaderd.worker.v1.RecordRequest.entries:type_name -> leaderd.worker.v1.RecordEntry
 	24, // 21: leaderd.worker.v1.RecordEntry.claim:type_name -> leaderd.worker.v1.Claim
 	27, // 22: leaderd.worker.v1.RecordEntry.finish:type_name -> leaderd.worker.v1.Finish
@@ -3230,31 +3360,33 @@ var file_leaderd_worker_v1_worker_proto_depIdxs = []int32{
 	23, // 25: leaderd.worker.v1.RecordResponse.answers:type_name -> leaderd.worker.v1.RecordAnswer
 	26, // 26: leaderd.worker.v1.RecordAnswer.claim:type_name -> leaderd.worker.v1.ClaimAnswer
 	30, // 27: leaderd.worker.v1.RecordAnswer.token:type_name -> leaderd.worker.v1.TokenAnswer
-	38, // 28: leaderd.worker.v1.Claim.live:type_name -> leaderd.state.v1.Live
+	40, // 28: leaderd.worker.v1.Claim.live:type_name -> leaderd.state.v1.Live
 	25, // 29: leaderd.worker.v1.Claim.gate:type_name -> leaderd.worker.v1.Gate
-	39, // 30: leaderd.worker.v1.Gate.policy:type_name -> leaderd.v1.Overlap
-	40, // 31: leaderd.worker.v1.ClaimAnswer.attempts:type_name -> leaderd.state.v1.Attempt
-	38, // 32: leaderd.worker.v1.ClaimAnswer.live:type_name -> leaderd.state.v1.Live
-	38, // 33: leaderd.worker.v1.Finish.live:type_name -> leaderd.state.v1.Live
-	40, // 34: leaderd.worker.v1.Finish.attempt:type_name -> leaderd.state.v1.Attempt
-	41, // 35: leaderd.worker.v1.SaveProgress.progress:type_name -> leaderd.state.v1.Progress
-	35, // 36: leaderd.worker.v1.FollowLeaderResponse.pulse_interval:type_name -> google.protobuf.Duration
+	41, // 30: leaderd.worker.v1.Gate.policy:type_name -> leaderd.v1.Overlap
+	42, // 31: leaderd.worker.v1.ClaimAnswer.attempts:type_name -> leaderd.state.v1.Attempt
+	40, // 32: leaderd.worker.v1.ClaimAnswer.live:type_name -> leaderd.state.v1.Live
+	40, // 33: leaderd.worker.v1.Finish.live:type_name -> leaderd.state.v1.Live
+	42, // 34: leaderd.worker.v1.Finish.attempt:type_name -> leaderd.state.v1.Attempt
+	43, // 35: leaderd.worker.v1.SaveProgress.progress:type_name -> leaderd.state.v1.Progress
+	37, // 36: leaderd.worker.v1.FollowLeaderResponse.pulse_interval:type_name -> google.protobuf.Duration
 	1,  // 37: leaderd.worker.v1.LeaderService.Attend:input_type -> leaderd.worker.v1.AttendRequest
 	14, // 38: leaderd.worker.v1.JournalService.Register:input_type -> leaderd.worker.v1.RegisterRequest
 	16, // 39: leaderd.worker.v1.JournalService.KeepAlive:input_type -> leaderd.worker.v1.KeepAliveRequest
 	18, // 40: leaderd.worker.v1.JournalService.Deregister:input_type -> leaderd.worker.v1.DeregisterRequest
 	20, // 41: leaderd.worker.v1.JournalService.Record:input_type -> leaderd.worker.v1.RecordRequest
 	31, // 42: leaderd.worker.v1.JournalService.GetCheckpoint:input_type -> leaderd.worker.v1.GetCheckpointRequest
-	33, // 43: leaderd.worker.v1.JournalService.FollowLeader:input_type -> leaderd.worker.v1.FollowLeaderRequest
-	2,  // 44: leaderd.worker.v1.LeaderService.Attend:output_type -> leaderd.worker.v1.AttendResponse
-	15, // 45: leaderd.worker.v1.JournalService.Register:output_type -> leaderd.worker.v1.RegisterResponse
-	17, // 46: leaderd.worker.v1.JournalService.KeepAlive:output_type -> leaderd.worker.v1.KeepAliveResponse
-	19, // 47: leaderd.worker.v1.JournalService.Deregister:output_type -> leaderd.worker.v1.DeregisterResponse
-	22, // 48: leaderd.worker.v1.JournalService.Record:output_type -> leaderd.worker.v1.RecordResponse
-	32, // 49: leaderd.worker.v1.JournalService.GetCheckpoint:output_type -> leaderd.worker.v1.GetCheckpointResponse
-	34, // 50: leaderd.worker.v1.JournalService.FollowLeader:output_type -> leaderd.worker.v1.FollowLeaderResponse
-	44, // [44:51] is the sub-list for method output_type
-	37, // [37:44] is the sub-list for method input_type
+	33, // 43: leaderd.worker.v1.JournalService.GetPayload:input_type -> leaderd.worker.v1.GetPayloadRequest
+	35, // 44: leaderd.worker.v1.JournalService.FollowLeader:input_type -> leaderd.worker.v1.FollowLeaderRequest
+	2,  // 45: leaderd.worker.v1.LeaderService.Attend:output_type -> leaderd.worker.v1.AttendResponse
+	15, // 46: leaderd.worker.v1.JournalService.Register:output_type -> leaderd.worker.v1.RegisterResponse
+	17, // 47: leaderd.worker.v1.JournalService.KeepAlive:output_type -> leaderd.worker.v1.KeepAliveResponse
+	19, // 48: leaderd.worker.v1.JournalService.Deregister:output_type -> leaderd.worker.v1.DeregisterResponse
+	22, // 49: leaderd.worker.v1.JournalService.Record:output_type -> leaderd.worker.v1.RecordResponse
+	32, // 50: leaderd.worker.v1.JournalService.GetCheckpoint:output_type -> leaderd.worker.v1.GetCheckpointResponse
+	34, // 51: leaderd.worker.v1.JournalService.GetPayload:output_type -> leaderd.worker.v1.GetPayloadResponse
+	36, // 52: leaderd.worker.v1.JournalService.FollowLeader:output_type -> leaderd.worker.v1.FollowLeaderResponse
+	45, // [45:53] is the sub-list for method output_type
+	37, // [37:45] is the sub-list for method input_type
 	37, // [37:37] is the sub-list for extension type_name
 	37, // [37:37] is the sub-list for extension extendee
 	0,  // [0:37] is the sub-list for field type_name
@@ -3294,7 +3426,7 @@ func file_leaderd_worker_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_worker_v1_worker_proto_rawDesc), len(file_leaderd_worker_v1_worker_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   34,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -138,6 +138,7 @@ const (
 	JournalService_Deregister_FullMethodName    = "/leaderd.worker.v1.JournalService/Deregister"
 	JournalService_Record_FullMethodName        = "/leaderd.worker.v1.JournalService/Record"
 	JournalService_GetCheckpoint_FullMethodName = "/leaderd.worker.v1.JournalService/GetCheckpoint"
+	JournalService_GetPayload_FullMethodName    = "/leaderd.worker.v1.JournalService/GetPayload"
 	JournalService_FollowLeader_FullMethodName  = "/leaderd.worker.v1.JournalService/FollowLeader"
 )
 
@@ -160,6 +161,8 @@ type JournalServiceClient interface {
 	Record(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RecordRequest, RecordResponse], error)
 	// GetCheckpoint reads the last saved progress of a shard.
 	GetCheckpoint(ctx context.Context, in *GetCheckpointRequest, opts ...grpc.CallOption) (*GetCheckpointResponse, error)
+	// GetPayload reads what a run is to work on.
+	GetPayload(ctx context.Context, in *GetPayloadRequest, opts ...grpc.CallOption) (*GetPayloadResponse, error)
 	// FollowLeader streams who leads: the newest at once, then each change, and
 	// the newest again after each pulse interval, so that silence tells a broken
 	// path from a quiet cluster.
@@ -227,6 +230,16 @@ func (c *journalServiceClient) GetCheckpoint(ctx context.Context, in *GetCheckpo
 	return out, nil
 }
 
+func (c *journalServiceClient) GetPayload(ctx context.Context, in *GetPayloadRequest, opts ...grpc.CallOption) (*GetPayloadResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetPayloadResponse)
+	err := c.cc.Invoke(ctx, JournalService_GetPayload_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *journalServiceClient) FollowLeader(ctx context.Context, in *FollowLeaderRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowLeaderResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &JournalService_ServiceDesc.Streams[1], JournalService_FollowLeader_FullMethodName, cOpts...)
@@ -265,6 +278,8 @@ type JournalServiceServer interface {
 	Record(grpc.BidiStreamingServer[RecordRequest, RecordResponse]) error
 	// GetCheckpoint reads the last saved progress of a shard.
 	GetCheckpoint(context.Context, *GetCheckpointRequest) (*GetCheckpointResponse, error)
+	// GetPayload reads what a run is to work on.
+	GetPayload(context.Context, *GetPayloadRequest) (*GetPayloadResponse, error)
 	// FollowLeader streams who leads: the newest at once, then each change, and
 	// the newest again after each pulse interval, so that silence tells a broken
 	// path from a quiet cluster.
@@ -293,6 +308,9 @@ func (UnimplementedJournalServiceServer) Record(grpc.BidiStreamingServer[RecordR
 }
 func (UnimplementedJournalServiceServer) GetCheckpoint(context.Context, *GetCheckpointRequest) (*GetCheckpointResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetCheckpoint not implemented")
+}
+func (UnimplementedJournalServiceServer) GetPayload(context.Context, *GetPayloadRequest) (*GetPayloadResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPayload not implemented")
 }
 func (UnimplementedJournalServiceServer) FollowLeader(*FollowLeaderRequest, grpc.ServerStreamingServer[FollowLeaderResponse]) error {
 	return status.Error(codes.Unimplemented, "method FollowLeader not implemented")
@@ -397,6 +415,24 @@ func _JournalService_GetCheckpoint_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JournalService_GetPayload_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetPayloadRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JournalServiceServer).GetPayload(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JournalService_GetPayload_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JournalServiceServer).GetPayload(ctx, req.(*GetPayloadRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JournalService_FollowLeader_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(FollowLeaderRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -430,6 +466,10 @@ var JournalService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetCheckpoint",
 			Handler:    _JournalService_GetCheckpoint_Handler,
+		},
+		{
+			MethodName: "GetPayload",
+			Handler:    _JournalService_GetPayload_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

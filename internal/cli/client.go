@@ -48,15 +48,16 @@ func (o *dialer) bind(flags *pflag.FlagSet, d Deps) {
 
 // api is the API of a cluster.
 type api struct {
-	jobs      leaderdv1.JobServiceClient
-	runs      leaderdv1.RunServiceClient
-	saved     leaderdv1.CheckpointServiceClient
-	timeline  leaderdv1.TimelineServiceClient
-	backfills leaderdv1.BackfillServiceClient
-	calendars leaderdv1.CalendarServiceClient
-	cluster   leaderdv1.ClusterServiceClient
-	dead      leaderdv1.DeadLetterServiceClient
-	conn      *failover
+	submissions leaderdv1.SubmissionServiceClient
+	jobs        leaderdv1.JobServiceClient
+	runs        leaderdv1.RunServiceClient
+	saved       leaderdv1.CheckpointServiceClient
+	timeline    leaderdv1.TimelineServiceClient
+	backfills   leaderdv1.BackfillServiceClient
+	calendars   leaderdv1.CalendarServiceClient
+	cluster     leaderdv1.ClusterServiceClient
+	dead        leaderdv1.DeadLetterServiceClient
+	conn        *failover
 }
 
 func (a *api) close() { _ = a.conn.close() } // fails only if closed before
@@ -100,15 +101,16 @@ func (o *dialer) dial() (*api, error) {
 	}
 	via := &caller{ClientConnInterface: conn, dialer: o, actor: actor()}
 	return &api{
-		jobs:      leaderdv1.NewJobServiceClient(via),
-		runs:      leaderdv1.NewRunServiceClient(via),
-		saved:     leaderdv1.NewCheckpointServiceClient(via),
-		timeline:  leaderdv1.NewTimelineServiceClient(via),
-		backfills: leaderdv1.NewBackfillServiceClient(via),
-		calendars: leaderdv1.NewCalendarServiceClient(via),
-		cluster:   leaderdv1.NewClusterServiceClient(via),
-		dead:      leaderdv1.NewDeadLetterServiceClient(via),
-		conn:      conn,
+		submissions: leaderdv1.NewSubmissionServiceClient(via),
+		jobs:        leaderdv1.NewJobServiceClient(via),
+		runs:        leaderdv1.NewRunServiceClient(via),
+		saved:       leaderdv1.NewCheckpointServiceClient(via),
+		timeline:    leaderdv1.NewTimelineServiceClient(via),
+		backfills:   leaderdv1.NewBackfillServiceClient(via),
+		calendars:   leaderdv1.NewCalendarServiceClient(via),
+		cluster:     leaderdv1.NewClusterServiceClient(via),
+		dead:        leaderdv1.NewDeadLetterServiceClient(via),
+		conn:        conn,
 	}, nil
 }
 

@@ -16,7 +16,8 @@ import (
 
 func runCommand(d Deps) *cobra.Command {
 	o := &dialer{}
-	c := group("run", "Look at runs, live and past, and end them", runList(d, o), runGet(d, o), runCancel(d, o), runCheckpoint(d, o))
+	c := group("run", "Ask for runs, look at them, live and past, and end them",
+		runList(d, o), runGet(d, o), runSubmit(d, o), runWait(d, o), runResult(d, o), runCancel(d, o), runCheckpoint(d, o))
 	c.Aliases = []string{"runs"}
 	o.bind(c.PersistentFlags(), d)
 	return c
@@ -249,14 +250,11 @@ func runGet(d Deps, o *dialer) *cobra.Command {
 
 		ValidArgsFunction: o.completeRun(&ns),
 		RunE: o.with(func(ctx context.Context, a *api, args []string) error {
-			job, err := ns.job(args[0])
+			name, err := ns.run(args[0], args[1])
 			if err != nil {
 				return err
 			}
-			if args[1] == "" || strings.Contains(args[1], "/") {
-				return usagef("%q is not a run's id, such as 20261130T020000Z", args[1])
-			}
-			resp, err := a.runs.GetRun(ctx, &leaderdv1.GetRunRequest{Name: job + "/runs/" + args[1]})
+			resp, err := a.runs.GetRun(ctx, &leaderdv1.GetRunRequest{Name: name})
 			if err != nil {
 				return err
 			}
@@ -285,14 +283,11 @@ that is at work is stopped as at its timeout, and has its verdict soon after.`,
 
 		ValidArgsFunction: o.completeRun(&ns),
 		RunE: o.with(func(ctx context.Context, a *api, args []string) error {
-			job, err := ns.job(args[0])
+			name, err := ns.run(args[0], args[1])
 			if err != nil {
 				return err
 			}
-			if args[1] == "" || strings.Contains(args[1], "/") {
-				return usagef("%q is not a run's id, such as 20261130T020000Z", args[1])
-			}
-			resp, err := a.runs.CancelRun(ctx, &leaderdv1.CancelRunRequest{Name: job + "/runs/" + args[1], Reason: reason})
+			resp, err := a.runs.CancelRun(ctx, &leaderdv1.CancelRunRequest{Name: name, Reason: reason})
 			if err != nil {
 				return err
 			}
@@ -302,7 +297,7 @@ that is at work is stopped as at its timeout, and has its verdict soon after.`,
 				what = "cancelled"
 			default:
 			}
-			_, err = fmt.Fprintf(d.Stdout, "%s %s %s\n", shortJob(job), args[1], what)
+			_, err = fmt.Fprintf(d.Stdout, "%s %s %s\n", shortJob(name), args[1], what)
 			return err
 		}),
 	}

@@ -34,6 +34,7 @@ var acts = []act{
 	{"compact", 1, (*chaos).compact},
 	{"clock", 3, (*chaos).clock},
 	{"trigger", 3, (*chaos).trigger},
+	{"submit", 2, (*chaos).submit},
 	{"edit", 2, (*chaos).edit},
 	{"cancel", 1, (*chaos).cancel},
 	{"halt", 1, func(c *chaos) { c.w.pause(c.anyJob()) }},
@@ -211,6 +212,20 @@ func (c *chaos) trigger() {
 			Job: j.id, Run: state.TriggerRunID(time.Now(), c.nonce), Requested: time.Now(), Actor: "chaos",
 			AllowOverlap: c.chance(20),
 		})
+	}
+}
+
+// submit asks for runs that are due soon or later; some wishes have the same key.
+func (c *chaos) submit() {
+	j := c.anyJob()
+	for range pick(c, 1, 2, 5) {
+		c.nonce++
+		key := ""
+		if c.chance(50) {
+			key = fmt.Sprint(c.nonce / 4)
+		}
+		// A paused job refuses.
+		_, _ = c.w.submit(j, uint64(c.nonce), pick(c, 0, time.Second, 10*time.Second, time.Minute, 5*time.Minute), key)
 	}
 }
 

@@ -38,11 +38,12 @@ type served struct {
 	cluster leaderdv1.ClusterServiceClient
 	dead    leaderdv1.DeadLetterServiceClient
 
-	timeline  leaderdv1.TimelineServiceClient
-	backfills leaderdv1.BackfillServiceClient
-	calendars leaderdv1.CalendarServiceClient
-	clock     atomic.Pointer[time.Time] // nil: the real one
-	saved     leaderdv1.CheckpointServiceClient
+	timeline    leaderdv1.TimelineServiceClient
+	backfills   leaderdv1.BackfillServiceClient
+	calendars   leaderdv1.CalendarServiceClient
+	clock       atomic.Pointer[time.Time] // nil: the real one
+	saved       leaderdv1.CheckpointServiceClient
+	submissions leaderdv1.SubmissionServiceClient
 }
 
 // wall is what the API takes for the time.
@@ -89,6 +90,7 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	cache, nodes := st.JobsCache(), st.NodesCache()
 	s := &served{db: mem, store: st}
 	server, err := New(Config{
+		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Submitter: st, Canceller: st, Backfills: st, Calendars: st, Checkpoint: st,
 		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Canceller: st, Backfills: st, Calendars: st, Checkpoint: st,
 		Runs: st, DeadLetters: st, Watermark: st,
 		Leadership: leadership{}, Nodes: nodes, Jobs: counts{}, Wall: s.wall,
@@ -125,6 +127,7 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	s.cluster = leaderdv1.NewClusterServiceClient(conn)
 	s.calendars = leaderdv1.NewCalendarServiceClient(conn)
 	s.saved = leaderdv1.NewCheckpointServiceClient(conn)
+	s.submissions = leaderdv1.NewSubmissionServiceClient(conn)
 	return s
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"bytes"
 	"context"
 	"errors"
@@ -98,14 +99,14 @@ func (s *Store) edit(ctx context.Context, e *edit) (JobEntry, state.Change, erro
 		}
 		version := made.version(was, next, change, have.generation+1, now)
 		if e.dryRun {
-			return s.entryOf(e.id, next, have.job.ModRevision), change, nil
+			return s.entryOf(e.id, next, have.job.ModRevision, have.job.CreateRevision), change, nil
 		}
 		revision, found, err := s.commitEdit(ctx, e, &have, next, version, links)
 		if err != nil {
 			return JobEntry{}, 0, err
 		}
 		if revision != 0 && made == e {
-			return s.entryOf(e.id, next, revision), change, nil
+			return s.entryOf(e.id, next, revision, cmp.Or(have.job.CreateRevision, revision)), change, nil
 		}
 		if revision != 0 { // the pause is over; now for the change itself
 			if found, err = s.readStored(ctx, e.id); err != nil {
@@ -142,9 +143,9 @@ func (e *edit) version(was *JobEntry, next *statev1.Job, change state.Change, ge
 	return v
 }
 
-func (s *Store) entryOf(id state.JobID, message *statev1.Job, revision int64) JobEntry {
+func (s *Store) entryOf(id state.JobID, message *statev1.Job, revision, born int64) JobEntry {
 	e := JobEntry{Message: message, Job: codec.JobFromProto(message)}
-	e.Job.ID, e.Job.Revision = id, revision
+	e.Job.ID, e.Job.Revision, e.Job.Born = id, revision, born
 	return e
 }
 

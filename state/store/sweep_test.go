@@ -398,3 +398,23 @@ func TestSweepOfCheckpoints(t *testing.T) {
 		require.True(t, ok)
 	}
 }
+
+// TestSweepOfSubmittedRuns: what they were given and left goes with their records, and
+// they are not packed.
+func TestSweepOfSubmittedRuns(t *testing.T) {
+	r := newRig(t)
+	r.setJob(billing)
+	term := r.lead("l")
+	for n := range 300 {
+		run := state.SubmitRunID(slotAt(n), uint64(n))
+		writeRecord(t, r.s, billing, run, state.Record{State: state.StateFailed, Due: slotAt(n)})
+		r.put(r.s.keys.payload(billing, run), "p")
+		r.put(r.s.keys.result(billing, run), "r")
+	}
+	sweeps(t, r.s, term, r.everything(billing, 1000))
+	require.Equal(t, 300, count(t, r.s, r.s.keys.historyOf(billing)))
+	sweeps(t, r.s, term, r.everything(billing, 20))
+	require.Equal(t, 20, count(t, r.s, r.s.keys.historyOf(billing)))
+	require.Equal(t, 20, count(t, r.s, r.s.keys.payloads(billing)))
+	require.Equal(t, 20, count(t, r.s, r.s.keys.results(billing)))
+}

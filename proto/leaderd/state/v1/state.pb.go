@@ -2265,6 +2265,61 @@ func (x *Swept) GetRemoved() int64 {
 	return 0
 }
 
+// Unique is the value of unique/…, which has a lease.
+type Unique struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run that the first wish with the key made.
+	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	// SHA-256 of what the wish asked for.
+	Wish          []byte `protobuf:"bytes,2,opt,name=wish,proto3" json:"wish,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unique) Reset() {
+	*x = Unique{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unique) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unique) ProtoMessage() {}
+
+func (x *Unique) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unique.ProtoReflect.Descriptor instead.
+func (*Unique) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Unique) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *Unique) GetWish() []byte {
+	if x != nil {
+		return x.Wish
+	}
+	return nil
+}
+
 var File_leaderd_state_v1_state_proto protoreflect.FileDescriptor
 
 const file_leaderd_state_v1_state_proto_rawDesc = "" +
@@ -2474,7 +2529,10 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\arecords\x18\x03 \x03(\v2\x18.leaderd.state.v1.RecordR\arecords\"7\n" +
 	"\x05Swept\x12\x14\n" +
 	"\x05floor\x18\x01 \x01(\x03R\x05floor\x12\x18\n" +
-	"\aremoved\x18\x02 \x01(\x03R\aremovedB;Z9github.com/leaderd/leaderd/proto/leaderd/state/v1;statev1b\x06proto3"
+	"\aremoved\x18\x02 \x01(\x03R\aremoved\".\n" +
+	"\x06Unique\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\x12\x12\n" +
+	"\x04wish\x18\x02 \x01(\fR\x04wishB;Z9github.com/leaderd/leaderd/proto/leaderd/state/v1;statev1b\x06proto3"
 
 var (
 	file_leaderd_state_v1_state_proto_rawDescOnce sync.Once
@@ -2488,7 +2546,7 @@ func file_leaderd_state_v1_state_proto_rawDescGZIP() []byte {
 	return file_leaderd_state_v1_state_proto_rawDescData
 }
 
-var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_leaderd_state_v1_state_proto_goTypes = []any{
 	(*Job)(nil),             // 0: leaderd.state.v1.Job
 	(*Calendar)(nil),        // 1: leaderd.state.v1.Calendar
@@ -2512,19 +2570,20 @@ var file_leaderd_state_v1_state_proto_goTypes = []any{
 	(*Segment)(nil),         // 19: leaderd.state.v1.Segment
 	(*SegmentBlock)(nil),    // 20: leaderd.state.v1.SegmentBlock
 	(*Swept)(nil),           // 21: leaderd.state.v1.Swept
-	nil,                     // 22: leaderd.state.v1.Node.LabelsEntry
-	(*v1.JobSpec)(nil),      // 23: leaderd.v1.JobSpec
-	(*v1.JobCalendar)(nil),  // 24: leaderd.v1.JobCalendar
-	(*v1.CalendarSpec)(nil), // 25: leaderd.v1.CalendarSpec
+	(*Unique)(nil),          // 22: leaderd.state.v1.Unique
+	nil,                     // 23: leaderd.state.v1.Node.LabelsEntry
+	(*v1.JobSpec)(nil),      // 24: leaderd.v1.JobSpec
+	(*v1.JobCalendar)(nil),  // 25: leaderd.v1.JobCalendar
+	(*v1.CalendarSpec)(nil), // 26: leaderd.v1.CalendarSpec
 }
 var file_leaderd_state_v1_state_proto_depIdxs = []int32{
-	23, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
-	24, // 1: leaderd.state.v1.Job.calendars:type_name -> leaderd.v1.JobCalendar
-	25, // 2: leaderd.state.v1.Calendar.spec:type_name -> leaderd.v1.CalendarSpec
+	24, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
+	25, // 1: leaderd.state.v1.Job.calendars:type_name -> leaderd.v1.JobCalendar
+	26, // 2: leaderd.state.v1.Calendar.spec:type_name -> leaderd.v1.CalendarSpec
 	0,  // 3: leaderd.state.v1.Version.job:type_name -> leaderd.state.v1.Job
 	6,  // 4: leaderd.state.v1.Live.attempts:type_name -> leaderd.state.v1.Attempt
 	6,  // 5: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
-	22, // 6: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
+	23, // 6: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
 	14, // 7: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
 	15, // 8: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
 	13, // 9: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
@@ -2548,7 +2607,7 @@ func file_leaderd_state_v1_state_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_state_v1_state_proto_rawDesc), len(file_leaderd_state_v1_state_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

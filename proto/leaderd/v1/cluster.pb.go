@@ -65,6 +65,10 @@ const (
 	ErrorReason_ERROR_REASON_CALENDAR_IN_USE ErrorReason = 31
 	// No such checkpoint, or it is not kept any more.
 	ErrorReason_ERROR_REASON_CHECKPOINT_NOT_FOUND ErrorReason = 50
+	// The idempotency key was used with another payload. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_KEY_REUSED ErrorReason = 40
+	// The run left no result. NOT_FOUND.
+	ErrorReason_ERROR_REASON_RESULT_NOT_FOUND ErrorReason = 41
 )
 
 // Enum value maps for ErrorReason.
@@ -88,6 +92,8 @@ var (
 		30: "ERROR_REASON_CALENDAR_NOT_FOUND",
 		31: "ERROR_REASON_CALENDAR_IN_USE",
 		50: "ERROR_REASON_CHECKPOINT_NOT_FOUND",
+		40: "ERROR_REASON_KEY_REUSED",
+		41: "ERROR_REASON_RESULT_NOT_FOUND",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -666,7 +672,9 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"\"ERROR_REASON_DEAD_LETTER_NOT_FOUND\x10\x15\x12#\n" +
 	"\x1fERROR_REASON_CALENDAR_NOT_FOUND\x10\x1e\x12 \n" +
 	"\x1cERROR_REASON_CALENDAR_IN_USE\x10\x1f\x12%\n" +
-	"!ERROR_REASON_CHECKPOINT_NOT_FOUND\x1022o\n" +
+	"!ERROR_REASON_CHECKPOINT_NOT_FOUND\x102\x12\x1b\n" +
+	"\x17ERROR_REASON_KEY_REUSED\x10(\x12!\n" +
+	"\x1dERROR_REASON_RESULT_NOT_FOUND\x10)2o\n" +
 	"\x0eClusterService\x12]\n" +
 	"\x10GetClusterStatus\x12#.leaderd.v1.GetClusterStatusRequest\x1a$.leaderd.v1.GetClusterStatusResponseB7Z5github.com/leaderd/leaderd/proto/leaderd/v1;leaderdv1b\x06proto3"
 

@@ -153,6 +153,7 @@ func (nothing) Checkpoint(context.Context) (state.SavedCheckpoint, error) {
 func workVariables(t *testing.T) map[string]string {
 	t.Helper()
 	task := attempt
+	task.Submitted = true
 	task.Command = &state.Command{Shell: "env"}
 	task.Keeper = nothing{}
 	sockets, remove, err := runner.PrepareSocketDir(t.TempDir())
@@ -191,6 +192,7 @@ func TestWhatWorkIsTold(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { headers <- r.Header }))
 	defer server.Close()
 	task := attempt
+
 	task.HTTP = &state.HTTP{URL: server.URL}
 	task.Keeper, task.Checkpoint = nothing{}, &state.CheckpointPolicy{}
 	r := runner.New(runner.Config{})

@@ -52,8 +52,7 @@ func tell(t *testing.T) *story {
 	s := &story{db: db}
 	cache, nodes, catalog := st.JobsCache(), st.NodesCache(), planner.NewCatalog()
 	server, err := api.New(api.Config{
-		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Submitter: st, Canceller: st, Backfills: st, Calendars: st, Checkpoint: st, Runs: st, Watermark: st,
-		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Canceller: st, Backfills: st, Calendars: st, Checkpoint: st, Runs: st, DeadLetters: st, Watermark: st,
+		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Submitter: st, Canceller: st, Backfills: st, Calendars: st, Checkpoint: st, Runs: st, DeadLetters: st, Watermark: st,
 		Leadership: leads{}, Nodes: nodes, Jobs: catalog, Wall: func() time.Time { return s.now },
 	})
 	require.NoError(t, err)

@@ -91,7 +91,6 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	s := &served{db: mem, store: st}
 	server, err := New(Config{
 		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Submitter: st, Canceller: st, Backfills: st, Calendars: st, Checkpoint: st,
-		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Canceller: st, Backfills: st, Calendars: st, Checkpoint: st,
 		Runs: st, DeadLetters: st, Watermark: st,
 		Leadership: leadership{}, Nodes: nodes, Jobs: counts{}, Wall: s.wall,
 	})

@@ -114,6 +114,8 @@ var (
 		"ERROR_REASON_CALENDAR_NOT_FOUND":    30,
 		"ERROR_REASON_CALENDAR_IN_USE":       31,
 		"ERROR_REASON_CHECKPOINT_NOT_FOUND":  50,
+		"ERROR_REASON_KEY_REUSED":            40,
+		"ERROR_REASON_RESULT_NOT_FOUND":      41,
 	}
 )
 
@@ -652,7 +654,7 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"clockAhead\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xdf\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x9f\x05\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ERROR_REASON_BAD_FIELD\x10\x01\x12\x1e\n" +

@@ -276,3 +276,32 @@ func TestClaimsThatMeet(t *testing.T) {
 		w.verify(true)
 	})
 }
+
+// TestChangesOvertakeClaims has a job edited while claims of it
+// are under way that rely on what was known of all jobs.
+func TestChangesOvertakeClaims(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("a", "* * * * * *")
+		w.put(j)
+		for _, name := range []string{"b", "c"} { // claims that go together share what they rely on
+			w.put(newJob(name, "* * * * * *"))
+		}
+		w.control("c1")
+		x := w.worker("e1", place{})
+		w.awaitLeader(0)
+		w.pass(5500 * time.Millisecond) // claims were seen to be carried out
+		x.link.watchTxn(func(txn *kv.Txn) faulty.Fault {
+			if puts(txn, "active") {
+				return faulty.Fault{Delay: 400 * time.Millisecond}
+			}
+			return faulty.Fault{}
+		})
+		for i := range 20 {
+			w.pass(4*time.Second + 150*time.Millisecond) // time for claims that rely on those before
+			w.put(j.with(func(s *state.JobSpec) { s.StartDeadline = time.Duration(30+i) * time.Second }))
+		}
+		x.link.watchTxn(nil)
+		w.pass(time.Minute)
+		w.verify(true)
+	})
+}

@@ -323,15 +323,6 @@ var spoilt = []struct {
 	{"something that was never done", history.Held, func(m *maker) { m.Waits[0].Done = time.Time{} }},
 }
 
-// queued has the last slot of b's first version wait for others until that was edited.
-func queued(m *maker) {
-	m.KnowsWaits, m.Jobs["b"][0].Queues = true, true
-	m.token("b", 4, 43)
-	r, _, s := m.find("b", 4)
-	s.Mark, r.Asked, r.Decided = "two", at(4), 39
-	m.Losses = nil
-}
-
 // TestCheckBites spoils the good history in one way a case, so that it breaks one
 // rule alone.
 func TestCheckBites(t *testing.T) {

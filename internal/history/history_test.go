@@ -157,6 +157,15 @@ func good() *maker {
 	return m
 }
 
+// queued has the last slot of b's first version wait for others until that was edited.
+func queued(m *maker) {
+	m.KnowsWaits, m.Jobs["b"][0].Queues = true, true
+	m.token("b", 4, 43)
+	r, _, s := m.find("b", 4)
+	s.Mark, r.Asked, r.Decided = "two", at(4), 39
+	m.Losses = nil
+}
+
 // rules are those that a report has, each once.
 func rules(r history.Report) map[history.Rule]bool {
 	out := map[history.Rule]bool{}

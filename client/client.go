@@ -285,7 +285,7 @@ func again(ctx context.Context, each time.Duration, try func(context.Context) er
 // passing tells errors after which the same call may yet be answered. Unknown is what
 // a store says that did not answer in time.
 func passing(code codes.Code) bool {
-	switch code { //nolint:exhaustive // the others are not
+	switch code {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Unknown, codes.Aborted, codes.Canceled:
 		return true
 	}

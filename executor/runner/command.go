@@ -28,10 +28,8 @@ func (r *Runner) command(ctx context.Context, t *Task, out io.Writer) (o Outcome
 	}
 	defer s.close()
 	o = r.process(ctx, t, out)
-	switch o.State {
-	case state.StateSucceeded, state.StateFailed:
+	if o.State == state.StateSucceeded || o.State == state.StateFailed { // else it was stopped, and that decides
 		o.Directive = s.directive()
-	default: // it was stopped, and that decides
 	}
 	return o
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"os"
@@ -19,6 +18,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/leaderd/leaderd/state"
 )
@@ -124,7 +125,7 @@ func (r *Runner) newSocket(t *Task) (*socket, error) {
 	mux.HandleFunc("POST /retry-after", s.after(state.MaxRetryAfter, func(d time.Duration) { s.says.RetryAfter = d }))
 	s.server = &http.Server{
 		Handler: mux, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
-		ErrorLog: log.New(io.Discard, "", 0), // what a command sends is its own affair
+		ErrorLog: hclog.NewNullLogger().StandardLogger(nil), // what a command sends is its own affair
 	}
 	go func() {
 		defer close(s.served)

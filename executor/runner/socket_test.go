@@ -161,7 +161,7 @@ func TestWithoutSockets(t *testing.T) {
 
 func TestSocketDirs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
-	require.NoError(t, os.Mkdir(path, 0o755)) //nolint:gosec // as somebody else made it
+	require.NoError(t, os.Mkdir(path, 0o755))
 	stale := filepath.Join(path, "old.sock")
 	require.NoError(t, os.WriteFile(stale, nil, 0o600))
 	dir, remove, err := PrepareSocketDir(path)
@@ -176,7 +176,7 @@ func TestSocketDirs(t *testing.T) {
 	long, remove, err := PrepareSocketDir(filepath.Join(t.TempDir(), strings.Repeat("x", 100)))
 	require.NoError(t, err)
 	require.Less(t, len(long), 60)
-	l, err := net.Listen("unix", filepath.Join(long, strings.Repeat("f", 16)+socketSuffix)) //nolint:noctx // it does not block
+	l, err := net.Listen("unix", filepath.Join(long, strings.Repeat("f", 16)+socketSuffix))
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	require.NoError(t, remove())

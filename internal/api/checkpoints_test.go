@@ -40,7 +40,9 @@ func TestCheckpointRequests(t *testing.T) {
 	_, err := saved.GetCheckpoint(t.Context(), &leaderdv1.GetCheckpointRequest{Name: "namespaces/default/jobs/a"})
 	requireFailure(t, err, codes.NotFound, leaderdv1.ErrorReason_ERROR_REASON_CHECKPOINT_NOT_FOUND)
 	for _, bad := range []*leaderdv1.GetCheckpointRequest{
-		{}, {Name: "namespaces/default/jobs/a/runs/x"}, {Name: "namespaces/default/jobs/a", Shard: -1},
+		{},
+		{Name: "namespaces/default/jobs/a/runs/x"},
+		{Name: "namespaces/default/jobs/a", Shard: -1},
 		{Name: "namespaces/default/jobs/a", Number: -1},
 	} {
 		_, err := saved.GetCheckpoint(t.Context(), bad)

@@ -70,7 +70,7 @@ once that is stored, and waits while the store is away.` + insideRun,
 				if err != nil {
 					return usageError{err}
 				}
-				defer f.Close() //nolint:errcheck // it was only read
+				defer f.Close()
 				from = f
 			}
 			data, err := io.ReadAll(io.LimitReader(from, maxCheckpointFile))
@@ -184,7 +184,7 @@ func askRun(ctx context.Context, d Deps, method, what string, body []byte) ([]by
 		}
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was only read
+	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxCheckpointFile))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)

@@ -136,7 +136,7 @@ func readPayload(d Deps, file string) ([]byte, error) {
 		if err != nil {
 			return nil, usageError{fmt.Errorf("--payload: %w", err)}
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }() // it was only read
 		in = f
 	}
 	payload, err := io.ReadAll(io.LimitReader(in, state.MaxPayloadBytes+1))

@@ -307,8 +307,10 @@ func TestFinishes(t *testing.T) {
 func TestCheckpoints(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := keyed.Draw(t, "live")
-		c := state.Checkpoint{Live: l, Data: blobs.Draw(t, "data"), Previous: numbers.Draw(t, "previous"), Saved: times.Draw(t, "saved"),
-			Number: numbers.Draw(t, "number"), Keep: rapid.IntRange(0, 20).Draw(t, "keep"), OfJob: rapid.Bool().Draw(t, "of job")}
+		c := state.Checkpoint{
+			Live: l, Data: blobs.Draw(t, "data"), Previous: numbers.Draw(t, "previous"), Saved: times.Draw(t, "saved"),
+			Number: numbers.Draw(t, "number"), Keep: rapid.IntRange(0, 20).Draw(t, "keep"), OfJob: rapid.Bool().Draw(t, "of job"),
+		}
 		got := CheckpointFromProto(sent(t, CheckpointToProto(&c)))
 		c.Live = state.Live{Job: l.Job, Run: l.Run, Shard: l.Shard, Exclusive: l.Exclusive, Token: l.Token}
 		same(t, c, got)

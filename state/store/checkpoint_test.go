@@ -63,8 +63,6 @@ func TestCheckpointsGoWithSuccess(t *testing.T) {
 			_, err := r.s.SaveProgress(t.Context(), state.ProgressReport{Live: l})
 			require.NoError(t, err)
 			// Another shard's, whose number begins with the same digit.
-			other := l
-			other.Shard = 10
 			key := r.s.keys.checkpoint(state.CheckpointRef{Job: billing, Run: l.Run, Shard: 10})
 			r.put(key, "theirs")
 			f := endOf(l, to)

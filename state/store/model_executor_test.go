@@ -144,7 +144,7 @@ func (e *modelExecutor) save() {
 	h := &e.held[e.rng.IntN(len(e.held))]
 	c := state.Checkpoint{
 		Live: h.live, Data: binary.BigEndian.AppendUint64(nil, h.progress+1), Previous: h.saved, Saved: h.live.Due,
-		Number: int64(h.progress + 1), Keep: 3, //nolint:gosec // small
+		Number: int64(h.progress + 1), Keep: 3,
 	}
 	var res state.CheckpointResult
 	if e.insist(func(ctx context.Context) (err error) {

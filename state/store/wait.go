@@ -21,7 +21,7 @@ func (s *Store) WaitRun(ctx context.Context, id state.JobID, run state.RunID) (R
 		case err == nil:
 			seen = newer
 		case ctx.Err() != nil:
-			return seen, nil // as it was
+			return seen, nil //nolint:nilerr // as it was
 		case !errors.Is(err, ErrNotFound):
 			s.log.Debug("watch for a verdict ended", "job", id, "run", run, "err", err)
 			err = nil

@@ -57,7 +57,7 @@ func (c *cluster) watchCheckpoints(ctx context.Context) (all func() *accepted) {
 		for resp := range events {
 			for _, e := range resp.Events {
 				var p statev1.Checkpoint
-				if e.Type != clientv3.EventTypePut || proto.Unmarshal(e.Kv.Value, &p) != nil || len(p.GetData()) == 0 {
+				if e.GetType() != clientv3.EventTypePut || proto.Unmarshal(e.GetKv().GetValue(), &p) != nil || len(p.GetData()) == 0 {
 					continue
 				}
 				if n := len(a.numbers); n > 0 && p.GetNumber() != a.numbers[n-1]+1 {
@@ -134,7 +134,7 @@ func TestResumableBatch(t *testing.T) {
 		return n, over
 	}
 	disturbed := 0
-	for i := 0; i < 6; i++ {
+	for i := range 6 {
 		n, over := working(len(lines()) + 5)
 		if over {
 			break
@@ -179,7 +179,7 @@ func TestResumableBatch(t *testing.T) {
 	for i, v := range a.values {
 		require.Equal(t, strconv.Itoa(i+1), v)
 	}
-	require.Equal(t, items, len(a.values))
+	require.Len(t, a.values, items)
 	last := r.GetAttempts()[len(r.GetAttempts())-1]
 	require.EqualValues(t, items, last.GetProgress().GetTotal())
 

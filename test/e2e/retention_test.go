@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -126,5 +125,5 @@ spec: {schedules: ["@hourly"], noop: {}}
 	}
 	code, _, stderr = c.cli("", "snapshot", "restore", file, "--max-age", "1ns")
 	require.Equal(t, 1, code)
-	require.Contains(t, stderr, fmt.Sprint("more than --max-age"))
+	require.Contains(t, stderr, "more than --max-age")
 }

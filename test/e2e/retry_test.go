@@ -60,7 +60,7 @@ spec:
 func (c *cluster) awaitRunIn(job string, s leaderdv1.Run_State) (found *leaderdv1.Run) {
 	c.t.Helper()
 	await(c.t, fmt.Sprintf("a run of %s is %s", job, s), func(context.Context) error {
-		runs := c.api.runs(job)
+		runs := c.runs(job)
 		for _, r := range runs {
 			if r.GetState() == s {
 				found = r

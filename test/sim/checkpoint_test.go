@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,8 +32,8 @@ func (h *history) saves(j *job, takes time.Duration, n int) {
 func (h *history) resumes(x *worker, t *runner.Task, from int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i := len(h.spans) - 1; i >= 0; i-- {
-		if s := h.spans[i]; s.worker == x && s.job == t.Job && s.run == t.Run && s.shard == t.Shard && s.attempt == t.Attempt {
+	for _, s := range slices.Backward(h.spans) {
+		if s.worker == x && s.job == t.Job && s.run == t.Run && s.shard == t.Shard && s.attempt == t.Attempt {
 			s.resumed = from
 			return
 		}
@@ -54,15 +55,15 @@ func (x *worker) saving(ctx context.Context, t *runner.Task, w work, o *runner.O
 		if last.Number > 0 {
 			done = binary.BigEndian.Uint64(last.Data)
 		}
-		x.w.history.resumes(x, t, int64(done)) //nolint:gosec // small
+		x.w.history.resumes(x, t, int64(done))
 	}
-	for err == nil && done < uint64(w.saves) { //nolint:gosec // small
+	for err == nil && done < uint64(w.saves) {
 		if !sleep(ctx, w.takes/time.Duration(w.saves)) {
 			err = context.Cause(ctx)
 			break
 		}
 		// What reports are refused for, checkpoints are too.
-		_ = t.Keeper.Report(state.Progress{Done: int64(done + 1), Total: int64(w.saves)}) //nolint:gosec // small
+		_ = t.Keeper.Report(state.Progress{Done: int64(done + 1), Total: int64(w.saves)})
 		if err = t.Keeper.Save(ctx, binary.BigEndian.AppendUint64(nil, done+1)); err == nil {
 			done++
 		}
@@ -91,7 +92,7 @@ func (e *event) checkpoint() (past.Checkpoint, bool) {
 	shard, err := strconv.Atoi(parts[3])
 	return past.Checkpoint{
 		Job: parts[0] + "/" + parts[1], Run: parts[2], Shard: shard, Token: p.GetToken(), Revision: e.revision,
-		Sequence: int64(binary.BigEndian.Uint64(p.GetData())), //nolint:gosec // small
+		Sequence: int64(binary.BigEndian.Uint64(p.GetData())),
 	}, err == nil
 }
 

@@ -70,7 +70,7 @@ once that is stored, and waits while the store is away.` + insideRun,
 				if err != nil {
 					return usageError{err}
 				}
-				defer f.Close()
+				defer func() { _ = f.Close() }() // it was only read
 				from = f
 			}
 			data, err := io.ReadAll(io.LimitReader(from, maxCheckpointFile))

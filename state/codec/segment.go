@@ -136,7 +136,7 @@ func apart(v *int64, near int64) int64 {
 // together is the inverse of apart.
 func together(v *int64, near int64) int64 {
 	if *v != 0 {
-		u := uint64(*v - 1)
+		u := uint64(*v - 1) //nolint:gosec // bits
 		*v = near + (int64(u>>1) ^ -int64(u&1))
 	}
 	return *v

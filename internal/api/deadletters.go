@@ -99,6 +99,9 @@ func (s *deadLetterService) RequeueDeadLetter(
 	for range 3 {
 		p.Requested = s.cfg.Wall()
 		p.Run = state.TriggerRunID(p.Requested, rand.Uint32())
+		if p.Origin.Kind() == state.KindSubmit {
+			p.Run = state.SubmitRunID(p.Requested, rand.Uint64())
+		}
 		if _, err = s.cfg.DeadLetters.RequeueDead(ctx, p); !errors.Is(err, store.ErrExists) {
 			break
 		}

@@ -111,14 +111,21 @@ func (s *Store) GetDead(ctx context.Context, id state.JobID, run state.RunID) (s
 }
 
 // RequeueDead makes a run of a dead letter's job, as PutPending does for p, and drops
-// the dead letter in the same transaction: one is requeued once. p.Origin is its run.
+// the dead letter in the same transaction: one is requeued once. p.Origin is its run; what
+// a submitted one was to work on the new one, which is then a submitted one too, gets.
 // Errors are those of PutPending; ErrNotFound also where the dead letter is not there.
 func (s *Store) RequeueDead(ctx context.Context, p state.Pending) (state.Pending, error) {
 	rec, err := s.GetDead(ctx, p.Job, p.Origin)
 	if err != nil {
 		return p, err
 	}
-	if p.Revision, err = s.putPending(ctx, &p, rec.Revision); err != nil {
+	var payload []byte
+	if p.Origin.Kind() == state.KindSubmit {
+		if payload, err = s.GetPayload(ctx, p.Job, p.Origin); err != nil {
+			return p, err
+		}
+	}
+	if p.Revision, err = s.putPending(ctx, &p, rec.Revision, payload); err != nil {
 		return p, fmt.Errorf("requeue %s %s: %w", p.Job, p.Origin, err)
 	}
 	return p, nil

@@ -23,7 +23,7 @@ import (
 // that reaches the store later still may be left beside its own claimed run;
 // the claim of that one is refused, since the run is live or has a verdict.
 func (s *Store) PutPending(ctx context.Context, p state.Pending) (state.Pending, error) {
-	revision, err := s.putPending(ctx, &p, 0)
+	revision, err := s.putPending(ctx, &p, 0, nil)
 	if err != nil {
 		return p, fmt.Errorf("put pending run %s %s: %w", p.Job, p.Run, err)
 	}
@@ -32,8 +32,8 @@ func (s *Store) PutPending(ctx context.Context, p state.Pending) (state.Pending,
 }
 
 // putPending is PutPending; dead is the revision of the dead letter of p.Origin that it
-// is made of, 0 for none.
-func (s *Store) putPending(ctx context.Context, p *state.Pending, dead int64) (int64, error) {
+// is made of, 0 for none, and payload what the run is to work on.
+func (s *Store) putPending(ctx context.Context, p *state.Pending, dead int64, payload []byte) (int64, error) {
 	value, err := marshalPending(p)
 	if err != nil {
 		return 0, err
@@ -61,6 +61,9 @@ func (s *Store) putPending(ctx context.Context, p *state.Pending, dead int64) (i
 			If:   []kv.Compare{unchanged(s.keys.job(p.Job), entry.Job.Revision), absent(pendingKey), absent(historyKey)},
 			Then: []kv.Op{kv.Put(pendingKey, value, 0)},
 			Else: []kv.Op{kv.Get(s.keys.job(p.Job)), kv.Get(pendingKey), keyOnly(historyKey)},
+		}
+		if len(payload) > 0 {
+			t.Then = append(t.Then, kv.Put(s.keys.payload(p.Job, p.Run), payload, 0))
 		}
 		if dead != 0 {
 			key := s.keys.deadRun(p.Job, p.Origin)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/codec"
 	"github.com/leaderd/leaderd/state/kv"
 	"github.com/leaderd/leaderd/state/kv/faulty"
 	"github.com/leaderd/leaderd/state/memkv"
@@ -266,4 +267,20 @@ func TestWaitRun(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, state.StateCancelled, (<-done).Record.State)
 	})
+}
+
+// A dead letter of a submitted run is requeued with what the run was to work on.
+func TestRequeueSubmitted(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	_, err := r.s.PutJob(ctx, putOf(billing, specOf()))
+	require.NoError(t, err)
+	origin, again := state.SubmitRunID(slotAt(1), 1), state.SubmitRunID(slotAt(9), 2)
+	r.put(r.s.keys.deadRun(billing, origin), string(codec.MarshalRecord(&state.Record{State: state.StateFailed, Due: slotAt(1)})))
+	r.put(r.s.keys.payload(billing, origin), "seven")
+	_, err = r.s.RequeueDead(ctx, state.Pending{Job: billing, Run: again, Requested: slotAt(9), Origin: origin})
+	require.NoError(t, err)
+	payload, err := r.s.GetPayload(ctx, billing, again)
+	require.NoError(t, err)
+	require.Equal(t, "seven", string(payload))
 }

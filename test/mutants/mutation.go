@@ -20,16 +20,18 @@ type mutation struct {
 
 // scenarios are the tests for guards that random runs seldom or never need.
 var scenarios = map[mutant.Guard]mutation{
-	mutant.JobsChanged: {test: "TestChangesOvertakeClaims"},
-	mutant.Closed:      {test: "TestClaimBehindTheClosing"},
-	mutant.Conflicts:   {test: "TestClaimsThatMeet"},
-	mutant.ReadBack:    {test: "TestAnswerOfClaimIsLost", breaks: "6 lost"},
-	mutant.SlotTrust:   {test: "TestDistrustedClaimStartsNothing", breaks: "7 outlived"},
-	mutant.OwnerGone:   {test: "TestLeaderBehindTakesNoRun"},
-	mutant.Checkpoint:  {test: "TestLateCheckpoint", breaks: "5 backward"},
-	mutant.Hedge:       {test: "TestHedge", breaks: "9 late"},
-	mutant.QueuedSlot:  {test: "TestQueueSurvivesFailovers", breaks: "2 doubled"},
-	mutant.CancelWish:  {test: "TestCancelRunning", breaks: "4 overlap"},
+	mutant.JobsChanged:  {test: "TestChangesOvertakeClaims"},
+	mutant.Closed:       {test: "TestClaimBehindTheClosing"},
+	mutant.History:      {test: "TestClaimComesTwice"},
+	mutant.FirstVerdict: {test: "TestEndComesTwice"},
+	mutant.Conflicts:    {test: "TestClaimsThatMeet"},
+	mutant.ReadBack:     {test: "TestAnswerOfClaimIsLost", breaks: "6 lost"},
+	mutant.SlotTrust:    {test: "TestDistrustedClaimStartsNothing", breaks: "7 outlived"},
+	mutant.OwnerGone:    {test: "TestLeaderBehindTakesNoRun"},
+	mutant.Checkpoint:   {test: "TestLateCheckpoint", breaks: "5 backward"},
+	mutant.Hedge:        {test: "TestHedge", breaks: "9 late"},
+	mutant.QueuedSlot:   {test: "TestQueueSurvivesFailovers", breaks: "2 doubled"},
+	mutant.CancelWish:   {test: "TestCancelRunning", breaks: "4 overlap"},
 }
 
 // mutations are those that are named, separated by commas; all for none.

@@ -305,3 +305,43 @@ func TestChangesOvertakeClaims(t *testing.T) {
 		w.verify(true)
 	})
 }
+
+// TestClaimComesTwice has a claim carried out once more when its run has long
+// succeeded.
+func TestClaimComesTwice(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("a")
+		w.history.does(j, time.Second, state.StateSucceeded)
+		w.put(j)
+		w.control("c1")
+		x := w.worker("e1", place{})
+		w.awaitLeader(0)
+		w.pass(time.Second)
+		x.link.overtake("active", 10*time.Second)
+		run := w.trigger(j, 1, true)
+		w.pass(5 * time.Second)
+		require.Equal(t, "succeeded", w.verdict(j, run))
+		w.pass(10 * time.Second)
+		w.verify(true)
+	})
+}
+
+// TestEndComesTwice has an end carried out once more when it is known already. The
+// record at the gate that it compares still has its token.
+func TestEndComesTwice(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("a").with(func(s *state.JobSpec) { s.Overlap = state.OverlapSkip })
+		w.history.does(j, time.Second, state.StateSucceeded)
+		w.put(j)
+		w.control("c1")
+		x := w.worker("e1", place{})
+		w.awaitLeader(0)
+		w.pass(time.Second)
+		x.link.overtake("history", 10*time.Second)
+		run := w.trigger(j, 1, false)
+		w.pass(5 * time.Second)
+		require.Equal(t, "succeeded", w.verdict(j, run))
+		w.pass(10 * time.Second)
+		w.verify(true)
+	})
+}

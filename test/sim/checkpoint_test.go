@@ -49,7 +49,7 @@ func (x *worker) saving(ctx context.Context, t *runner.Task, w work, o *runner.O
 		ctx, cancel = context.WithTimeoutCause(ctx, t.Timeout, errTooLong)
 		defer cancel()
 	}
-	last, err := t.Keeper.Checkpoint(ctx)
+	last, err := within(ctx, func() (state.SavedCheckpoint, error) { return t.Keeper.Checkpoint(ctx) })
 	done := uint64(0)
 	if err == nil {
 		if last.Number > 0 {
@@ -63,10 +63,11 @@ func (x *worker) saving(ctx context.Context, t *runner.Task, w work, o *runner.O
 			break
 		}
 		// What reports are refused for, checkpoints are too.
-		_ = t.Keeper.Report(state.Progress{Done: int64(done + 1), Total: int64(w.saves)})
-		if err = t.Keeper.Save(ctx, binary.BigEndian.AppendUint64(nil, done+1)); err == nil {
-			done++
-		}
+		next := done + 1
+		_ = t.Keeper.Report(state.Progress{Done: int64(next), Total: int64(w.saves)})
+		done, err = within(ctx, func() (uint64, error) {
+			return next, t.Keeper.Save(ctx, binary.BigEndian.AppendUint64(nil, next))
+		})
 	}
 	switch {
 	case errors.Is(context.Cause(ctx), errTooLong):
@@ -78,6 +79,27 @@ func (x *worker) saving(ctx context.Context, t *runner.Task, w work, o *runner.O
 		}
 	case err != nil:
 		o.State, o.Error = state.StateFailed, err.Error()
+	}
+}
+
+// within calls the executor for work that ends with ctx, whether it has its answer or not:
+// in a process that stands still it gets none, and does nothing either.
+func within[T any](ctx context.Context, call func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		value, err := call()
+		answers <- answer{value, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.value, a.err
+	case <-ctx.Done():
+		var none T
+		return none, context.Cause(ctx)
 	}
 }
 

@@ -140,6 +140,7 @@ func TestYAML(t *testing.T) {
 var attempt = runner.Task{
 	Job: state.JobID{Namespace: "ns", Name: "job"}, Run: "20261130T020000Z",
 	Slot: time.Date(2026, 11, 30, 2, 0, 0, 0, time.UTC), Shards: 1, Attempt: 1, Token: 4711,
+	Part: &state.Part{HasRange: true, Params: map[string]string{"region": "eu"}},
 }
 
 // nothing is a runner.Keeper of work that says nothing.

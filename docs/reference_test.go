@@ -267,6 +267,12 @@ var limits = map[string]struct {
 	"MaxBackfillSlots":   {"slots of a backfill", state.MaxBackfillSlots},
 	"MaxBackfillWindow":  {"window of a backfill", state.MaxBackfillWindow},
 
+	"MaxShards":          {"shards of a run", state.MaxShards},
+	"MaxShardParams":     {"parameters of a shard", state.MaxShardParams},
+	"MaxShardParamName":  {"name of a shard's parameter", inBytes(state.MaxShardParamName)},
+	"MaxShardParamBytes": {"parameters of a job's shards together", inKiB(state.MaxShardParamBytes)},
+	"MaxShardTail":       {"end of a shard's output kept until its run is over", inKiB(state.MaxShardTail)},
+
 	"MaxBackfillConcurrency": {"runs of a backfill at a time", state.MaxBackfillConcurrency},
 	"MaxBackfillsActive":     {"backfills of a job that are under way", state.MaxBackfillsActive},
 	"MaxBackfillsKept":       {"ended backfills kept of a job", state.MaxBackfillsKept},

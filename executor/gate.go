@@ -21,7 +21,7 @@ type claimGate struct {
 
 // shut lets an entry wait if a claim of its exclusive job is under way.
 func (d *desk) shut(e *entry) bool {
-	if !e.plan.gated() {
+	if !e.plan.alone() {
 		return false
 	}
 	g := d.gates[e.key.job]

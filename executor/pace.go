@@ -267,7 +267,7 @@ func (d *desk) begin(e *entry, now int64) *run {
 	d.taken++
 	d.held++
 	d.lead.begin(d.steady())
-	if e.plan.gated() {
+	if e.plan.alone() {
 		d.claiming(e.key.job)
 	}
 	return newRun(d, e, now)

@@ -30,12 +30,14 @@ type plan struct {
 	closed       int64
 	queued       bool // it waits for other runs
 	origin       state.RunID
+	split        bool // it is a shard of a run that is split
+	begun        bool // which is known to have begun
 }
 
 // same tells whether a claim by p relies on the same things as one by q.
 func (p *plan) same(q *plan) bool {
 	return p.spec.revision == q.spec.revision && p.token == q.token && p.pending == q.pending &&
-		p.closed == q.closed && p.allowOverlap == q.allowOverlap
+		p.closed == q.closed && p.begun == q.begun && p.allowOverlap == q.allowOverlap
 }
 
 // place is where an entry is.

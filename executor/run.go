@@ -36,6 +36,7 @@ type run struct {
 	plan  plan
 	until int64
 	live  state.Live
+	part  state.Part
 	out   *output.Writer
 
 	applied  bool // the overlap policy was asked for
@@ -109,6 +110,7 @@ func (d *desk) claim(work, window context.Context, r *run) {
 		Pending:        r.plan.pending,
 		ClosedRevision: r.plan.closed,
 		ApplyOverlap:   r.applied,
+		Split:          r.plan.split,
 	}
 	if !r.plan.allowOverlap {
 		r.asked.Gate = sp.gate
@@ -124,7 +126,7 @@ func (d *desk) claimed(r *run, res state.ClaimResult, err error, took time.Durat
 		d.metrics.refused.Inc()
 		d.log.Debug("claim has no answer", "job", r.key.job, "run", r.key.run, "shard", r.key.shard, "err", err)
 	}
-	r.live = res.Live
+	r.live, r.part = res.Live, res.Part
 	if d.settle(r, res.Status, err, took, ended) {
 		d.starts.add(r)
 	} else {
@@ -138,7 +140,7 @@ func (d *desk) settle(r *run, status state.ClaimStatus, err error, took time.Dur
 	defer d.mu.Unlock()
 	now := d.wall()
 	e := r.entry
-	if r.plan.gated() {
+	if r.plan.alone() {
 		d.admit(e.key.job, now)
 	}
 	d.claims--
@@ -304,6 +306,9 @@ func (d *desk) perform(work context.Context, r *run) {
 	defer d.metrics.running.Dec()
 
 	t.Run, t.Shard, t.Shards = r.key.run, int(r.key.shard), int(r.plan.shards)
+	if r.plan.split {
+		t.Shards, t.Part = r.live.Shards, &r.part
+	}
 	t.Attempt, t.Token, t.Kill = int(r.key.attempt), r.live.Token, d.kill
 	t.Keeper = r
 	if r.plan.run == "" {

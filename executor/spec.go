@@ -104,6 +104,10 @@ func (s *slotIDs) of(due int64) state.RunID {
 // gated tells whether the run is to hold its job's overlap gate.
 func (p *plan) gated() bool { return p.spec.exclusive && !p.allowOverlap }
 
+// alone tells whether only one claim of its job is to be under way at a time. Shards of a
+// run do not keep one another from being claimed.
+func (p *plan) alone() bool { return p.gated() && !p.split }
+
 // newPlan reads an entry, and its key.
 func newPlan(sp *spec, p *workerv1.Entry, ids *slotIDs) (plan, key, error) {
 	due := p.GetDue()
@@ -121,6 +125,8 @@ func newPlan(sp *spec, p *workerv1.Entry, ids *slotIDs) (plan, key, error) {
 		closed:       p.GetClosedRevision(),
 		queued:       p.GetQueued(),
 		origin:       state.RunID(p.GetOrigin()),
+		split:        p.GetSplit(),
+		begun:        p.GetBegun(),
 	}
 	pl.backfill = pl.run != "" && pl.run.Kind() == state.KindBackfill
 	k := key{job: sp.job, run: pl.run, shard: p.GetShard(), attempt: max(p.GetAttempt(), 1)}
@@ -142,9 +148,10 @@ func (p *plan) waits() bool { return p.backfill || p.closed != 0 && p.spec.patie
 // A slot's counts from when it is due, also while it waits for other runs. For all
 // else the leader decided to start it
 // although its instant may be long past: it counts from then.
-// A backfill's run has no deadline: it may have to wait for others of its job.
+// A backfill's run has no deadline: it may have to wait for others of its job. Nor has a
+// shard of a run that has begun.
 func (p *plan) until(attempt int32, now int64) int64 {
-	if p.backfill {
+	if p.backfill || p.begun {
 		return math.MaxInt64
 	}
 	from := p.start

@@ -80,6 +80,7 @@ func (t *term) addAsked(p *state.Pending, job *timed, now time.Time) {
 		entryKey: entryKey{job: job, due: p.Requested.UnixMicro(), run: p.Run},
 		version:  job.job,
 		pending:  p,
+		split:    job.job.Shards != nil,
 	}
 	if was := t.open[e.open()]; was != nil && was.pending != nil && was.pending.Revision < p.Revision {
 		// It was found to have to wait.
@@ -135,7 +136,14 @@ func (t *term) openWaiting(l *state.Live, job *timed, now time.Time) {
 		}
 		t.close(e) // the run has a record: this is its next attempt
 	}
-	t.add(&entry{entryKey: key, version: job.job, waiting: l, start: later(l.Due, l.NextTry).UnixMicro()}, now)
+	e := &entry{entryKey: key, version: job.job, waiting: l, start: later(l.Due, l.NextTry).UnixMicro()}
+	if l.Header != 0 {
+		e.split, e.begun, e.shards = true, true, l.Shards
+		if m := t.musters[cancelKey{l.Job, l.Run}]; m != nil {
+			e.node = m.nodeOf(l.Shard)
+		}
+	}
+	t.add(e, now)
 }
 
 // giveUp ends a waiting run whose job has been deleted.

@@ -75,7 +75,12 @@ func (t *term) supersede(was *timed, to *Job, end ending, now time.Time) {
 // job.
 func (t *term) supersedeEntry(e *entry, to *Job, end ending, now time.Time) {
 	switch {
-	case e.waiting != nil || e.pending != nil:
+	case e.helper():
+		t.close(e)
+	case e.begun && e.waiting == nil && to == nil:
+		t.close(e)
+		t.muster(e.version.ID, e.runID())
+	case e.waiting != nil || e.pending != nil || e.begun:
 		// A run that exists goes on with the newest version, or ends with its job.
 		if to == nil {
 			t.decideGone(e, now)
@@ -169,6 +174,8 @@ func (t *term) remove(was *timed, revision int64) {
 	t.dropDelayed(was.job.ID)
 	for _, e := range slices.Clone(was.open) {
 		switch {
+		case e.helper(), e.begun && e.waiting == nil:
+			t.supersedeEntry(e, nil, ending{}, now)
 		case e.slot():
 			t.suspend(e)
 		case e.asked() < revision:

@@ -108,6 +108,7 @@ func (t *term) verify(e *entry) {
 				t.lookAt(e, t.now().Add(time.Second).UnixMicro())
 			case decided.Has(slot):
 				t.close(e)
+				t.musterOnce(e)
 			case e.closed != 0 && len(e.holders) == 0:
 				t.place(e)
 			}

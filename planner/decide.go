@@ -87,6 +87,9 @@ func (t *term) tryDecide(e *entry, now time.Time) {
 					t.metrics.decided.WithLabelValues(to.String(), reason).Inc()
 				}
 				t.close(e)
+				if e.split {
+					t.muster(rec.Job, rec.Run) // which closes the others
+				}
 				t.feedOf(rec.Job, rec.Run)
 				if waiting != nil {
 					t.endedOf(rec.Job)

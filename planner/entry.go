@@ -44,6 +44,14 @@ type entry struct {
 	// the one that waits for this.
 	behind, ahead *entry
 
+	// split entries are of a shard, of shards, of a run that is split. The entry of
+	// the first stands for the run until begun is set: the run is known to have its
+	// header. Until then those of the others are helpers: they decide nothing.
+	split, begun bool
+	shards       int
+	// node is the only one that may have it; empty: any.
+	node string
+
 	// of a further attempt
 	waiting *state.Live
 	// of a run that was asked for
@@ -79,7 +87,11 @@ type entry struct {
 
 // slot tells whether the entry is a slot's first attempt: only those hold the
 // watermark.
-func (e *entry) slot() bool { return e.run == "" && e.waiting == nil }
+func (e *entry) slot() bool { return e.run == "" && e.waiting == nil && e.shard == 0 && !e.begun }
+
+// helper tells whether the entry is of a shard of a run that may not have begun, beside
+// the first.
+func (e *entry) helper() bool { return e.shard > 0 && e.waiting == nil && !e.begun }
 
 // asked is the revision of what an entry that is no slot was made from: the wish for
 // the run, or the record that waits.

@@ -20,6 +20,8 @@ type Job struct {
 	Deadline  time.Duration
 	Selector  placement.Selector
 	Exclusive bool
+	// Shards splits the job's runs; nil: they are one piece of work each.
+	Shards *state.Shards
 	// ConcurrencyKey names whose runs count beside the job's own, if any do.
 	ConcurrencyKey string
 	// CatchUp tells which slots of an outage run: of those that are no older than
@@ -72,6 +74,7 @@ func compileSpec(j *state.Job, stored []byte) *Job {
 		Deadline:   spec.StartDeadline,
 		Selector:   selector(spec.Selector),
 		Exclusive:  spec.Exclusive(),
+		Shards:     spec.Shards,
 		CatchUp:    spec.CatchUp,
 		CatchUpAge: spec.StartDeadline,
 		Paused:     j.Paused,

@@ -15,6 +15,7 @@ type metrics struct {
 	hedges       prometheus.Counter
 	lost         prometheus.Counter
 	decided      *prometheus.CounterVec
+	concluded    *prometheus.CounterVec
 	unreadable   *prometheus.CounterVec
 	deadDropped  prometheus.Counter
 	badGates     prometheus.Gauge
@@ -64,6 +65,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "leaderd_planner_decided_total",
 			Help: "Slots that got a verdict in place of a start.",
 		}, []string{"verdict", "reason"}),
+		concluded: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "leaderd_planner_concluded_total",
+			Help: "Runs of several shards that got their verdict.",
+		}, []string{"verdict"}),
 		unreadable: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "leaderd_planner_unreadable_total",
 			Help: "Times that a key of the leader's alone could not be read and was written anew.",

@@ -62,7 +62,7 @@ func (t *term) sweep() {
 func (t *term) findLost(gone func(state.Owner) bool) {
 	t.task(func(ctx context.Context) func() {
 		live, err := t.store.ListLive(ctx, func(l *state.Live) bool {
-			return l.State == state.StateRunning && gone(l.Owner)
+			return l.State == state.StateRunning && !l.IsHeader() && gone(l.Owner)
 		})
 		return func() {
 			if err != nil {
@@ -102,6 +102,9 @@ func (t *term) markLost(l state.Live) {
 					t.trimDead(j)
 				}
 			}
+			if l.Header != 0 {
+				t.muster(l.Job, l.Run)
+			}
 		}
 	})
 }
@@ -117,7 +120,7 @@ func (t *term) rebalance() error {
 	if err != nil {
 		return fmt.Errorf("place: %w", err)
 	}
-	t.table = table
+	t.table, t.spread = table, spread{}
 	if t.balancer == nil {
 		t.balancer, err = placement.NewBalancer(table, placement.DefaultEpsilon)
 		return err

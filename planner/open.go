@@ -23,6 +23,10 @@ func (t *term) place(e *entry) {
 		e.waiting != nil && e.waiting.NextTry.After(t.now()) || e.waits && e != e.job.queue[0] {
 		return
 	}
+	if e.split {
+		t.placeShard(e)
+		return
+	}
 	key := jobKey(e.version.ID)
 	if last := e.failedOn(); last != "" && len(e.holders) == 0 {
 		// Perhaps it was the node's fault: any other one that matches comes first.
@@ -110,6 +114,10 @@ func (t *term) checkLate(e *entry, now time.Time) {
 		return
 	}
 	late := now.Sub(micros(e.start))
+	if e.helper() && late > e.version.Deadline {
+		t.close(e)
+		return
+	}
 	if e.slot() || e.pending != nil {
 		if late > e.version.Deadline && !e.backfill() {
 			t.missDeadline(e, t.whyLate(e), now)
@@ -210,6 +218,7 @@ func (t *term) report(s *session, r *workerv1.Report, now time.Time) {
 		case workerv1.Progress_STEP_CLAIMED, workerv1.Progress_STEP_FINISHED:
 			t.hedges.earn()
 			t.close(e)
+			t.musterOnce(e)
 		case workerv1.Progress_STEP_DECIDED:
 			if e.slot() && !micros(e.start).After(t.closing) {
 				e.drop(s)
@@ -218,6 +227,9 @@ func (t *term) report(s *session, r *workerv1.Report, now time.Time) {
 			}
 			t.hedges.earn()
 			t.close(e)
+			if e.split {
+				t.muster(e.version.ID, e.runID())
+			}
 			if e.pending != nil {
 				t.sweepPending(e.pending)
 			}
@@ -252,6 +264,11 @@ func (t *term) finished(s *session, p *workerv1.Progress, now time.Time) {
 	if job == nil {
 		return
 	}
+	run := state.RunID(p.GetRun())
+	if run == "" {
+		run = state.SlotRunID(micros(p.GetDue()))
+	}
+	t.shardFinished(job, run, int(p.GetShard()), state.RunState(p.GetState()))
 	if to := state.RunState(p.GetState()); to == state.StateFailed || to == state.StateTimedOut {
 		t.lookAtFailures(job)
 		t.trimDead(job)
@@ -263,10 +280,6 @@ func (t *term) finished(s *session, p *workerv1.Progress, now time.Time) {
 	case state.StateSucceeded, state.StateFailed, state.StateTimedOut:
 		t.lateness.add(now, time.Duration(p.GetLateness())*time.Microsecond)
 	case state.StateWaiting:
-		run := state.RunID(p.GetRun())
-		if run == "" {
-			run = state.SlotRunID(micros(p.GetDue()))
-		}
 		t.lookForRetry(job.job.ID, run)
 	default:
 	}
@@ -299,6 +312,9 @@ func (t *term) close(e *entry) {
 	}
 	e.done = true
 	e.holders = nil
+	if e.begun && e.waiting == nil {
+		t.begun--
+	}
 	if e.closed != 0 {
 		t.catchUps--
 	}

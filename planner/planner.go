@@ -50,6 +50,10 @@ type Store interface {
 	// FeedBackfill moves a backfill on: it counts the runs that have ended and makes
 	// more, so that at most so many are under way, which are answered.
 	FeedBackfill(ctx context.Context, term state.Term, id state.JobID, b state.BackfillID, most int, now time.Time) (state.Backfill, []state.RunID, error)
+	// RunShards are the header and the shards of a run that is split.
+	RunShards(ctx context.Context, id state.JobID, run state.RunID) (state.RunShards, error)
+	// Conclude gives such a run its verdict, if its shards are as they were seen.
+	Conclude(ctx context.Context, term state.Term, header state.Live, rec state.Record, seen int64) (bool, error)
 	MarkLost(ctx context.Context, term state.Term, l state.Live, now time.Time) (state.Live, bool, error)
 	// GiveUp relies on the job as DecideVersion does; 0 relies on nothing.
 	TrimDead(ctx context.Context, term state.Term, id state.JobID, keep int) (dropped int, err error)

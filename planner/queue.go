@@ -209,9 +209,13 @@ func (t *term) cancelRun(k cancelKey) {
 	t.task(func(ctx context.Context) func() {
 		now := t.now()
 		live, over, err := t.store.FindLive(ctx, c.Job, c.Run)
+		split := len(live) > 0 && live[0].IsHeader()
 		running := live[:0]
 		for i := range live {
 			l := live[i]
+			if l.IsHeader() || l.State.Verdict() {
+				continue
+			}
 			if err == nil && l.State == state.StateWaiting {
 				_, err = t.store.CancelWaiting(ctx, t.leadership, l, &c, now)
 				continue
@@ -227,6 +231,9 @@ func (t *term) cancelRun(k cancelKey) {
 				delete(t.cancels, k)
 				t.endedOf(c.Job)
 				return
+			}
+			if split {
+				t.muster(c.Job, c.Run)
 			}
 			for i := range running {
 				t.tellCancel(&running[i], &c)

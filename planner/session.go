@@ -86,6 +86,9 @@ func (s *session) plan(e *entry) {
 		Shard:          int32(e.shard),
 		ClosedRevision: e.closed,
 	}
+	if e.split {
+		p.Split, p.Begun, p.Shards = true, e.begun, int32(e.shards) //nolint:gosec // bounded by state.MaxShards
+	}
 	if w := e.waiting; w != nil {
 		// Its record stays where it is: a gate that the run does not hold is not its
 		// to ask for, nor to wait for.
@@ -243,6 +246,7 @@ func (t *term) held(h *workerv1.Held) {
 	for _, e := range job.open {
 		if e.runID() == run && e.shard == int(h.GetShard()) && e.waiting == nil {
 			t.close(e)
+			t.musterOnce(e)
 			return
 		}
 	}

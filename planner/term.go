@@ -47,6 +47,7 @@ type term struct {
 	// numbered is the number of the newest job.
 	numbered uint64
 	early    int                  // how many of open are early
+	begun    int                  // how many are of shards of runs that are begun
 	byDue    minheap.Heap[*entry] // for the watermark; drops what is done lazily
 	checks   minheap.Heap[*entry] // by when to look at an entry again
 
@@ -94,6 +95,11 @@ type term struct {
 	queued int
 	// cancels are the wishes that runs end which are not known to be over.
 	cancels map[cancelKey]*state.Cancel
+	// musters are the runs that are split, begun and not known to be over; mustered is
+	// when they were looked at last, and spread where a job's shards go.
+	musters  map[cancelKey]*muster
+	mustered time.Time
+	spread   spread
 
 	queue   []func(context.Context) func() // tasks that wait for a place
 	running int
@@ -137,6 +143,7 @@ func newTerm(p *Planner, leadership state.Term) *term {
 		marks:      make(chan state.Watermark, 1),
 		queues:     make(queues),
 		cancels:    make(map[cancelKey]*state.Cancel),
+		musters:    make(map[cancelKey]*muster),
 	}
 }
 
@@ -294,6 +301,7 @@ func (t *term) turn(now time.Time) {
 	t.auditFailures(now)
 	t.feedBackfills(now)
 	t.openDelayed(now)
+	t.musterAll(now)
 	t.plan(now)
 	t.check(now)
 	for _, s := range t.sessions {
@@ -305,11 +313,11 @@ func (t *term) turn(now time.Time) {
 }
 
 // plan pops what is due within the horizon off the timeline, as far as the
-// bound on open entries allows. Those that wait for others, or are caught up one
+// bound on open entries allows. Those of shards whose run has begun, that wait for others, or are caught up one
 // after another, are not counted: what is due now must not wait for them.
 func (t *term) plan(now time.Time) {
 	until := now.Add(t.cfg.Horizon)
-	for len(t.open)-t.early-t.queued-t.catchUps < t.cfg.MaxOpen && t.ctx.Err() == nil {
+	for len(t.open)-t.early-t.queued-t.catchUps-t.begun < t.cfg.MaxOpen && t.ctx.Err() == nil {
 		job, slot, ok := t.timeline.pop(until)
 		if !ok {
 			t.planned = later(t.planned, until)
@@ -319,7 +327,9 @@ func (t *term) plan(now time.Time) {
 		}
 		t.planned = later(t.planned, slot.Add(-time.Nanosecond))
 		if due := job.job.Due(slot); due.After(job.since) {
-			t.add(slotEntry(job, job.job, slot), now)
+			if e := slotEntry(job, job.job, slot); t.add(e, now) && e.split {
+				t.addHelpers(e, now)
+			}
 		}
 	}
 	t.metrics.horizon.Set(max(0, t.planned.Sub(now).Seconds()))
@@ -328,7 +338,9 @@ func (t *term) plan(now time.Time) {
 
 // slotEntry makes the entry of a slot of a version.
 func slotEntry(j *timed, v *Job, slot time.Time) *entry {
-	e := &entry{entryKey: entryKey{job: j, due: slot.UnixMicro()}, version: v, start: v.Due(slot).UnixMicro()}
+	e := &entry{
+		entryKey: entryKey{job: j, due: slot.UnixMicro()}, version: v, start: v.Due(slot).UnixMicro(), split: v.Shards != nil,
+	}
 	if bar, ok := v.Bar(slot); ok {
 		e.bar = &bar
 	}
@@ -346,6 +358,9 @@ func (t *term) add(e *entry, now time.Time) bool {
 	t.open[e.open()] = e
 	e.at = len(e.job.open)
 	e.job.open = append(e.job.open, e)
+	if e.begun && e.waiting == nil {
+		t.begun++
+	}
 	if e.slot() {
 		t.byDue.Push(e.holdsAt(), e)
 	}

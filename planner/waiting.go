@@ -40,7 +40,8 @@ func (t *term) lookForRetry(id state.JobID, run state.RunID) {
 	})
 }
 
-// lookForWaiting reads the waiting records and plans their next attempts. What
+// lookForWaiting reads the waiting records and plans their next attempts, and musters
+// the runs that are split. What
 // is asked for while a reading is under way is one further reading.
 func (t *term) lookForWaiting() {
 	if t.looking {
@@ -49,7 +50,7 @@ func (t *term) lookForWaiting() {
 	}
 	t.looking, t.lookAgain = true, false
 	t.task(func(ctx context.Context) func() {
-		live, err := t.store.ListLive(ctx, func(l *state.Live) bool { return l.State == state.StateWaiting })
+		live, err := t.store.ListLive(ctx, func(l *state.Live) bool { return l.State == state.StateWaiting || l.IsHeader() })
 		return func() {
 			after := lookAgainAfter
 			if err != nil {
@@ -57,7 +58,11 @@ func (t *term) lookForWaiting() {
 				t.lookAgain, after = true, time.Second
 			}
 			for i := range live {
-				t.addWaiting(&live[i], t.now())
+				if live[i].IsHeader() {
+					t.muster(live[i].Job, live[i].Run)
+				} else {
+					t.addWaiting(&live[i], t.now())
+				}
 			}
 			t.later(after, func() {
 				if t.looking = false; t.lookAgain {

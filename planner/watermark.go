@@ -74,7 +74,7 @@ func (t *term) hold() (hold time.Time, ok bool) {
 	for t.byDue.Len() > 0 && !mutant.Off(mutant.Watermark) {
 		top := t.byDue.Top()
 		due, e := top.Key, top.Val
-		if !e.done {
+		if !e.done && e.slot() {
 			least(micros(due).Add(-time.Second))
 			break
 		}
@@ -106,7 +106,7 @@ func (t *term) late(now time.Time) state.Late {
 	}
 	var worst *entry
 	for _, e := range t.open {
-		if e.start > limit || e.version.Paused || e.waiting != nil || e.bar != nil || e.backfill() || e.waits {
+		if e.start > limit || e.version.Paused || e.waiting != nil || e.bar != nil || e.backfill() || e.waits || e.begun || e.helper() {
 			continue
 		}
 		l.Runs++

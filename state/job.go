@@ -96,6 +96,8 @@ type JobSpec struct {
 	Checkpoint *CheckpointPolicy
 	// Drain is what becomes of a run whose executor shuts down.
 	Drain Drain
+	// Shards splits each run; nil: a run is one piece of work.
+	Shards *Shards
 
 	// Retry is nil for a job whose attempts are not made again.
 	Retry *Retry

@@ -26,6 +26,10 @@ type Claim struct {
 	// a leader decided to catch up: the revision at which it closed that part.
 	// A leader that closes the timeline again takes the decision back.
 	ClosedRevision int64
+	// Split is set for a shard of a run that is split. Where the run has no header
+	// yet the claim makes it first, to which all of the above applies; Exclusive,
+	// Gate, Pending and ClosedRevision are the run's, not the shard's.
+	Split bool
 	// ApplyOverlap is set when the run is due: if the gate is held, the policy is
 	// applied. Before that a held gate is only reported.
 	ApplyOverlap bool
@@ -74,6 +78,8 @@ type ClaimResult struct {
 	Status ClaimStatus
 	// Live is the record, with its token, where Status is Claimed.
 	Live Live
+	// Part is what a shard of a run that is split is given.
+	Part Part
 }
 
 // Finish asks the store to make an end real: the run's verdict, or a wait for

@@ -19,6 +19,7 @@ const (
 	MaxURLBytes       = 4096
 	MaxConcurrent     = 1000
 	MaxQueue          = 1000
+	MaxShards         = 1000
 	MaxConcurrencyKey = 128
 	MaxBodyBytes      = 256 << 10
 	MaxSpecBytes      = 512 << 10
@@ -45,6 +46,13 @@ const (
 	MaxBackfillConcurrency = 32
 	MaxBackfillsActive     = 8
 	MaxBackfillsKept       = 20
+	// MaxShardParams bounds the parameters of one shard, MaxShardParamName the name
+	// of each, MaxShardParamBytes all of a job's together.
+	MaxShardParams     = 16
+	MaxShardParamName  = 64
+	MaxShardParamBytes = 64 << 10
+	// MaxShardTail is how much of its output's end a shard's record keeps.
+	MaxShardTail = 1 << 10
 	// MaxPause is how far ahead a pause may end by itself.
 	MaxPause = 3660 * 24 * time.Hour
 	// MaxPauseAfterFailures bounds JobSpec.PauseAfterFailures.

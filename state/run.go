@@ -137,6 +137,10 @@ const (
 	ReasonRefused = "store_refused"
 	// ReasonUnclaimed: an executor had it in its plan and did not claim it.
 	ReasonUnclaimed = "unclaimed"
+	// ReasonShardFailed: too many shards of the run had failed.
+	ReasonShardFailed = "shard_failed"
+	// ReasonNodeGone: the shard was for a node that is gone.
+	ReasonNodeGone = "node_gone"
 	// ReasonBackfill: the backfill that the run is of was cancelled.
 	ReasonBackfill = "backfill_cancelled"
 )
@@ -171,6 +175,15 @@ type Live struct {
 	Origin RunID
 	// DeadLetter: a verdict that is Dead leaves a dead letter.
 	DeadLetter bool
+	// Header is set for a shard of a run that is split: the token of the run's
+	// header, under which it was claimed. Such a record stays when the shard has
+	// ended: State is then how, all its attempts are in Attempts, and End is set.
+	Header int64
+	End    *ShardEnd
+	// Split is set in the header of a run that is split: the record that stands for
+	// the run as a whole, holds its gate or place, and is owned by nobody. Its Shard
+	// is HeaderShard.
+	Split *Split
 	// Token is the record's ModRevision: the attempt's fencing token.
 	Token int64
 }
@@ -228,6 +241,10 @@ type Record struct {
 	Origin RunID
 	// Tries is how many of the attempts counted against the job's retry policy.
 	Tries int
+	// Split is what the run was split into, nil for most runs, and Ends is then how
+	// each shard ended, in order.
+	Split *Split
+	Ends  []Live
 	// Revision is the store's ModRevision of the record.
 	Revision int64
 }

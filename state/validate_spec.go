@@ -41,6 +41,9 @@ func (s *JobSpec) Validate(checks ScheduleChecks) error {
 	s.checkRetry(&v)
 	s.checkRetention(&v)
 	s.checkTarget(&v)
+	if s.Shards != nil {
+		s.Shards.check(&v, s)
+	}
 	return v.Err()
 }
 

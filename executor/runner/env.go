@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -85,13 +87,31 @@ func (base environment) of(t *Task) (environment, error) {
 	}
 	env.vars = append(env.vars, "PATH="+env.path, "LEADERD_SLOT="+slotText(t.Slot),
 		"LEADERD_SHARDS="+strconv.Itoa(t.Shards))
+	if t.Part != nil {
+		env.vars = appendPart(env.vars, t.Part)
+	}
 	return env, nil
+}
+
+// appendPart adds what a shard is given.
+func appendPart(vars []string, part *state.Part) []string {
+	if part.HasRange {
+		vars = append(vars, "LEADERD_SHARD_FROM="+strconv.FormatInt(part.Range.From, 10),
+			"LEADERD_SHARD_TO="+strconv.FormatInt(part.Range.To, 10))
+	}
+	for _, name := range slices.Sorted(maps.Keys(part.Params)) {
+		vars = append(vars, "LEADERD_SHARD_PARAM_"+strings.ToUpper(name)+"="+part.Params[name])
+	}
+	return vars
 }
 
 // reserved tells whether the variable says who the attempt is; a job cannot set it.
 func reserved(name string) bool {
 	switch name {
-	case "LEADERD_SLOT", "LEADERD_SHARDS", "LEADERD_SOCKET":
+	case "LEADERD_SLOT", "LEADERD_SHARDS", "LEADERD_SOCKET", "LEADERD_SHARD_FROM", "LEADERD_SHARD_TO":
+		return true
+	}
+	if strings.HasPrefix(name, "LEADERD_SHARD_PARAM_") {
 		return true
 	}
 	for _, n := range identityNames {

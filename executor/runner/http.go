@@ -162,12 +162,26 @@ func (r *Runner) newRequest(ctx context.Context, t *Task) (*http.Request, error)
 	} {
 		req.Header.Set(name, value)
 	}
+	if t.Part != nil {
+		setPart(req.Header, t.Part)
+	}
 	// Under its canonical name net/http would take the header as leave to send a
 	// POST a second time by itself. One attempt is one request; retries are the
 	// job's policy. Header names are the same to servers in any case.
 	req.Header.Del("Idempotency-Key")
 	req.Header["idempotency-key"] = []string{idempotencyKey(t)}
 	return req, nil
+}
+
+// setPart adds what a shard is given.
+func setPart(header http.Header, part *state.Part) {
+	if part.HasRange {
+		header.Set("Leaderd-Shard-From", strconv.FormatInt(part.Range.From, 10))
+		header.Set("Leaderd-Shard-To", strconv.FormatInt(part.Range.To, 10))
+	}
+	for name, value := range part.Params {
+		header.Set("Leaderd-Shard-Param-"+strings.ReplaceAll(name, "_", "-"), value)
+	}
 }
 
 // idempotencyKey is the same for all attempts at a shard, and no others.

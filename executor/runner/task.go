@@ -28,11 +28,13 @@ var errTimedOut = errors.New("timed out")
 
 // Task is one attempt at a shard. Exactly one of Command, HTTP and NoOp is set.
 type Task struct {
-	Job     state.JobID
-	Run     state.RunID
-	Slot    time.Time // zero: the run has none
-	Shard   int       // from 0
-	Shards  int
+	Job    state.JobID
+	Run    state.RunID
+	Slot   time.Time // zero: the run has none
+	Shard  int       // from 0
+	Shards int
+	// Part is what a shard of a run that is split is given; nil for another run.
+	Part    *state.Part
 	Attempt int   // from 1
 	Token   int64 // the attempt's fencing token
 

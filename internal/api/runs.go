@@ -205,6 +205,10 @@ func runOf(e *store.RunEntry) *leaderdv1.Run {
 	case e.Record != nil:
 		ofRecord(res, e.Record)
 		res.Origin = originOf(e, e.Record.Origin)
+		ofSplit(res, e)
+	case len(e.Live) > 0 && e.Live[0].IsHeader():
+		ofSplit(res, e)
+		res.Origin = originOf(e, e.Live[0].Origin)
 	case len(e.Live) > 0:
 		ofLive(res, e.Live)
 		res.Origin = originOf(e, e.Live[0].Origin)
@@ -259,17 +263,22 @@ func ofLive(res *leaderdv1.Run, shards []state.Live) {
 			continue
 		}
 		res.State = leaderdv1.Run_STATE_RUNNING
-		res.Attempts = append(res.GetAttempts(), &leaderdv1.Attempt{
-			Number:    int32(l.Attempt), //nolint:gosec // bounded by the spec
-			Node:      l.Owner.Node,
-			Token:     l.Token,
-			Term:      l.Term,
-			ClaimTime: timeOf(l.Claimed),
-			State:     leaderdv1.Run_STATE_RUNNING,
-		})
+		res.Attempts = append(res.GetAttempts(), running(l))
 	}
 	if res.GetState() == leaderdv1.Run_STATE_WAITING {
 		res.NextAttemptTime = timeOf(next)
+	}
+}
+
+// running is the attempt that a live record is of.
+func running(l *state.Live) *leaderdv1.Attempt {
+	return &leaderdv1.Attempt{
+		Number:    int32(l.Attempt), //nolint:gosec // bounded by the spec
+		Node:      l.Owner.Node,
+		Token:     l.Token,
+		Term:      l.Term,
+		ClaimTime: timeOf(l.Claimed),
+		State:     leaderdv1.Run_STATE_RUNNING,
 	}
 }
 

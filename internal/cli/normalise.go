@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -52,6 +53,9 @@ func (n *normaliser) message(md protoreflect.MessageDescriptor, value any, path 
 		if value == true {
 			return map[string]any{}
 		}
+	}
+	if md.FullName() == paramsMessage {
+		value = paramsOf(value)
 	}
 	if value == nil && fields.Len() == 0 { // noop:
 		return map[string]any{}
@@ -106,6 +110,22 @@ const httpMessage = "leaderd.v1.Http"
 
 // deadLetterMessage may be given as true, for its defaults, and as false, for none.
 const deadLetterMessage = "leaderd.v1.DeadLetterPolicy"
+
+// paramsMessage is what a shard is given, which files may say without "values", or as one
+// text, which is then the parameter of the name "value".
+const paramsMessage = "leaderd.v1.ShardParams"
+
+func paramsOf(value any) any {
+	switch v := value.(type) {
+	case string:
+		return map[string]any{"values": map[string]any{"value": v}}
+	case map[string]any:
+		if _, whole := v["values"].(map[string]any); !whole {
+			return map[string]any{"values": v}
+		}
+	}
+	return value
+}
 
 // bodyText makes a body out of bodyText.
 func (n *normaliser) bodyText(value any, path string) any {
@@ -201,6 +221,18 @@ func (n *normaliser) single(fd protoreflect.FieldDescriptor, value any, path str
 		if number, ok := value.(json.Number); ok {
 			if i, err := number.Int64(); err == nil && int64(int32(i)) == i {
 				return number
+			}
+		}
+		return n.fail(path, "must be a whole number, not %s", describe(value))
+	case protoreflect.Int64Kind:
+		if number, ok := value.(json.Number); ok {
+			if _, err := number.Int64(); err == nil {
+				return number
+			}
+		}
+		if s, ok := value.(string); ok { // the canonical form
+			if _, err := strconv.ParseInt(s, 10, 64); err == nil {
+				return s
 			}
 		}
 		return n.fail(path, "must be a whole number, not %s", describe(value))

@@ -17,7 +17,7 @@ import (
 func runCommand(d Deps) *cobra.Command {
 	o := &dialer{}
 	c := group("run", "Ask for runs, look at them, live and past, and end them",
-		runList(d, o), runGet(d, o), runSubmit(d, o), runWait(d, o), runResult(d, o), runCancel(d, o), runCheckpoint(d, o))
+		runList(d, o), runGet(d, o), runShards(d, o), runSubmit(d, o), runWait(d, o), runResult(d, o), runCancel(d, o), runCheckpoint(d, o))
 	c.Aliases = []string{"runs"}
 	o.bind(c.PersistentFlags(), d)
 	return c
@@ -88,13 +88,9 @@ func (q *runSelection) request(now time.Time) (*leaderdv1.ListRunsRequest, error
 			return nil, err
 		}
 	}
-	for _, name := range q.states {
-		value, ok := leaderdv1.Run_State_value["STATE_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))]
-		if !ok || value == 0 {
-			return nil, usagef("--state: %q is not one of %s%s", clip(name), strings.Join(stateNames(), ", "),
-				suggest.Nearest(name, stateNames()))
-		}
-		req.States = append(req.States, leaderdv1.Run_State(value))
+	var err error
+	if req.States, err = statesOf(q.states); err != nil {
+		return nil, err
 	}
 	if q.since != "" {
 		since, err := readTime("--since", q.since, now, time.Local, ago(now))
@@ -104,6 +100,19 @@ func (q *runSelection) request(now time.Time) (*leaderdv1.ListRunsRequest, error
 		req.SinceTime = timestamppb.New(since)
 	}
 	return req, nil
+}
+
+// statesOf reads the names of states.
+func statesOf(names []string) (states []leaderdv1.Run_State, err error) {
+	for _, name := range names {
+		value, ok := leaderdv1.Run_State_value["STATE_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))]
+		if !ok || value == 0 {
+			return nil, usagef("--state: %q is not one of %s%s", clip(name), strings.Join(stateNames(), ", "),
+				suggest.Nearest(name, stateNames()))
+		}
+		states = append(states, leaderdv1.Run_State(value))
+	}
+	return states, nil
 }
 
 // listRuns prints the runs as their pages come.
@@ -166,10 +175,13 @@ func runRow(r *leaderdv1.Run, now time.Time) []string {
 	}
 }
 
-// runState is the state, and how many slots it stands for where these are
-// several.
+// runState is the state, of a run that is split how many of its shards have succeeded,
+// and how many slots it stands for where these are several.
 func runState(r *leaderdv1.Run) string {
 	s := stateName(r.GetState())
+	if n := r.GetShards(); n != nil {
+		s += fmt.Sprintf(" %d/%d", n.GetSucceeded(), n.GetTotal())
+	}
 	if n := r.GetSlotCount(); n > 1 {
 		s += " x" + strconv.FormatInt(n, 10)
 	}
@@ -225,6 +237,9 @@ func begun(a *leaderdv1.Attempt, due time.Time) (start time.Time, about bool) {
 
 // took is how long the last try ran, until now if it has not ended.
 func took(r *leaderdv1.Run, now time.Time) string {
+	if r.GetShards() != nil {
+		return tookTogether(r, now)
+	}
 	a := lastAttempt(r)
 	start, about := begun(a, r.GetDueTime().AsTime())
 	switch {
@@ -261,7 +276,13 @@ func runGet(d Deps, o *dialer) *cobra.Command {
 			if f != formatTable {
 				return printOne(d.Stdout, f, resp.GetRun())
 			}
-			return printRun(d, resp.GetRun())
+			if err := printRun(d, resp.GetRun()); err != nil || resp.GetRun().GetShards() == nil {
+				return err
+			}
+			if _, err := fmt.Fprintln(d.Stdout); err != nil {
+				return err
+			}
+			return listShards(ctx, d, a, resp.GetRun().GetName(), formatTable, nil)
 		}),
 	}
 	ns.bind(c, o)
@@ -319,6 +340,9 @@ func printRun(d Deps, r *leaderdv1.Run) error {
 		t.row("until:", instant(r.GetUntilTime()))
 	}
 	t.row("late:", lateness(r))
+	if n := r.GetShards(); n != nil {
+		t.row("shards:", shardCounts(n))
+	}
 	if r.GetNextAttemptTime() != nil {
 		t.row("next try:", instant(r.GetNextAttemptTime()))
 	}
@@ -355,7 +379,7 @@ func printRun(d Deps, r *leaderdv1.Run) error {
 }
 
 func printAttempts(d Deps, r *leaderdv1.Run) error {
-	if len(r.GetAttempts()) == 0 {
+	if len(r.GetAttempts()) == 0 || r.GetShards() != nil {
 		return nil
 	}
 	if _, err := fmt.Fprintln(d.Stdout); err != nil {

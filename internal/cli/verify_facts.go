@@ -222,9 +222,12 @@ func factOf(job string, run *leaderdv1.Run) history.Run {
 			r.Unreadable = "it has a state that this version does not know"
 		}
 	}
+	if n := run.GetShards(); n != nil {
+		r.Shards, r.Needed = int(n.GetTotal()), int(n.GetMinSuccess())
+	}
 	for _, at := range run.GetAttempts() {
 		r.Attempts = append(r.Attempts, history.Attempt{
-			Number: int(at.GetNumber()), Token: at.GetToken(), Term: at.GetTerm(), Node: at.GetNode(), State: stateName(at.GetState()), Snoozed: at.GetSnoozed(),
+			Shard: int(at.GetShard()), Number: int(at.GetNumber()), Token: at.GetToken(), Term: at.GetTerm(), Node: at.GetNode(), State: stateName(at.GetState()), Snoozed: at.GetSnoozed(),
 			Started: instantOf(at.GetStartTime()), Ended: instantOf(at.GetEndTime()),
 		})
 	}

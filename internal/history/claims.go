@@ -40,6 +40,13 @@ func (c *checker) claims(j *job) {
 func (c *checker) fenced(j *job, cl *claim) {
 	v := j.inForce(cl.Token)
 	slot, isSlot := Slot(cl.Run)
+	if cl.Shard != HeaderShard && cl.run.split() {
+		// The run was due when it was claimed as a whole, by that version or one before.
+		if isSlot && !j.unjudged && !j.wasDue(slot, cl.Token) {
+			c.fail(Unfenced, j.name, cl.Run, "shard %d was claimed with token %d, and is of no slot of a version before", cl.Shard, cl.Token)
+		}
+		isSlot = false
+	}
 	switch {
 	case v == nil && j.partial():
 	case v == nil:
@@ -63,6 +70,16 @@ func (c *checker) fenced(j *job, cl *claim) {
 	}
 }
 
+// wasDue tells whether a version that was stored before a claim made a slot due.
+func (j *job) wasDue(slot time.Time, token int64) bool {
+	for _, v := range j.versions {
+		if v.Revision < token && v.live() && slot.After(v.Effective.Add(-v.Slack)) && v.names(slot) {
+			return true
+		}
+	}
+	return j.partial()
+}
+
 // waited tells whether a slot may have waited for other runs before a revision, by a
 // version that made it due: then it goes on with whatever version is in force.
 func (c *checker) waited(j *job, run string, slot time.Time, revision int64) bool {
@@ -80,7 +97,7 @@ func (c *checker) waited(j *job, run string, slot time.Time, revision int64) boo
 // earliest is when an attempt at a slot's run may begin.
 func (c *checker) earliest(j *job, run string, slot time.Time, attempt int, token int64) time.Time {
 	if !c.waited(j, run, slot, token) {
-		if v := j.inForce(token); v != nil && attempt == 1 {
+		if v := j.inForce(token); v != nil && attempt == 1 && !j.split(run) {
 			return v.dueAt(j.name, slot)
 		}
 		return slot
@@ -93,7 +110,7 @@ func (c *checker) earliest(j *job, run string, slot time.Time, attempt int, toke
 
 // registered checks that the owner's registration stood when it claimed.
 func (c *checker) registered(j *job, cl *claim) {
-	if !cl.logged || !c.has(RegistrationLog) {
+	if !cl.logged || !c.has(RegistrationLog) || cl.Shard == HeaderShard { // which nobody owns
 		return
 	}
 	reg := c.owners[cl.Owner]
@@ -136,6 +153,10 @@ func (c *checker) attempts(j *job, r *Run) {
 			c.fail(Twice, j.name, r.ID, "is at-most-once and has attempt %d after attempt %d, which is %s", a.Number, was.Number, was.State)
 		}
 	}
+	if r.split() {
+		c.shards(j, r, last)
+		return
+	}
 	if r.State != "succeeded" && r.State != "failed" && r.State != "timed_out" {
 		return
 	}
@@ -147,6 +168,26 @@ func (c *checker) attempts(j *job, r *Run) {
 		if len(last) == 1 && a.State != r.State && !ranOut {
 			c.fail(Changed, j.name, r.ID, "is %s, but its last attempt is %s", r.State, a.State)
 		}
+	}
+}
+
+// shards checks the verdict of a run that was split against the last attempts of its
+// shards.
+func (c *checker) shards(j *job, r *Run, last map[int]*Attempt) {
+	succeeded := 0
+	for shard, a := range last {
+		if shard < 0 || shard >= r.Shards {
+			c.fail(Changed, j.name, r.ID, "has %d shards, and an attempt at shard %d", r.Shards, shard)
+		}
+		if a.State == "succeeded" && !a.Snoozed {
+			succeeded++
+		}
+		if !r.alive() && (a.State == "running" || a.State == "waiting") {
+			c.fail(Changed, j.name, r.ID, "is %s, and shard %d is %s", r.State, shard, a.State)
+		}
+	}
+	if !r.alive() && (r.State == "succeeded") != (succeeded >= r.Needed) {
+		c.fail(Changed, j.name, r.ID, "is %s, and %d shards of %d succeeded, of which %d were needed", r.State, succeeded, r.Shards, r.Needed)
 	}
 }
 

@@ -54,12 +54,14 @@ func (c *checker) checkpoints(j *job) {
 func (c *checker) ends(j *job) {
 	for _, e := range j.ends {
 		r := j.byID[e.Run]
-		has := r != nil && slices.ContainsFunc(r.Attempts, func(a Attempt) bool { return a.Token == e.Token && a.State == e.State })
+		has := r != nil && slices.ContainsFunc(r.Attempts, func(a Attempt) bool {
+			return a.Token == e.Token && a.Shard == e.Shard && a.State == e.State
+		})
 		switch {
 		case r == nil:
 			c.fail(Lost, j.name, e.Run, "the end of token %d as %s was acknowledged, and there is no such run", e.Token, e.State)
 		case r.Unreadable != "":
-		case !e.Retry && r.alive():
+		case !e.Retry && r.alive() && !r.split():
 			c.fail(Lost, j.name, e.Run, "the verdict %s was acknowledged to token %d, and the run is %s", e.State, e.Token, r.State)
 		case !has && len(r.Attempts) < maxAttempts:
 			c.fail(Lost, j.name, e.Run, "the end of token %d as %s was acknowledged, and is not in the record", e.Token, e.State)

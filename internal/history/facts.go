@@ -191,6 +191,9 @@ type Run struct {
 	Count int64
 	// Attempts, the oldest first. Of more than 20 some are left out.
 	Attempts []Attempt
+	// Shards is how many parts a run that is split has, and Needed how many of them
+	// must succeed; 0 for any other run.
+	Shards, Needed int
 	// Override is set where it was allowed to start beside other runs.
 	Override bool
 	// Asked is when it was due as its pending key has it, of a run that was asked for
@@ -203,10 +206,17 @@ type Run struct {
 	Unreadable string
 }
 
+// split tells whether the run has parts.
+func (r *Run) split() bool { return r != nil && r.Shards > 0 }
+
 // alive tells whether the run has no verdict.
 func (r *Run) alive() bool {
 	return r.State == "pending" || r.State == "running" || r.State == "waiting"
 }
+
+// HeaderShard is the shard of the claim of a run that is split as a whole, beside which
+// each of its shards is claimed.
+const HeaderShard = -1
 
 // Claim is a committed claim.
 type Claim struct {
@@ -238,6 +248,7 @@ type Verdict struct {
 // End is an attempt's end that the store acknowledged to its owner.
 type End struct {
 	Job, Run string
+	Shard    int
 	Token    int64
 	State    string
 	// Retry tells that the run was to go on with another attempt.

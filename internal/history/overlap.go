@@ -82,19 +82,57 @@ func (c *checker) side(j *job, all []span, what string) {
 	}
 }
 
+// parts are the times of the shards of runs, each as one span of its run: they lie side
+// by side among themselves.
+func parts(all []span, split func(run string) bool) []span {
+	out, at := all[:0:0], map[string]int{}
+	for _, s := range all {
+		i, ok := at[s.run]
+		if !split(s.run) || !ok {
+			at[s.run] = len(out)
+			out = append(out, s)
+			continue
+		}
+		whole := &out[i]
+		if s.begin.Before(whole.begin) {
+			whole.begin = s.begin
+		}
+		if s.end.IsZero() || !whole.end.IsZero() && s.end.After(whole.end) {
+			whole.end = s.end
+		}
+	}
+	return out
+}
+
+// alone tells whether an attempt was claimed as one of an exclusive run: a shard's by the
+// claim of its run as a whole, where that is logged.
+func (j *job) alone(cl *claim) bool {
+	if cl == nil || !cl.run.split() {
+		return cl != nil && cl.Exclusive
+	}
+	for _, o := range j.claims {
+		if o.Run == cl.Run && o.Shard == HeaderShard {
+			return o.Exclusive
+		}
+	}
+	return cl.Exclusive
+}
+
+func (j *job) split(run string) bool { return j.byID[run].split() }
+
 // byTime checks the attempts as records have them. Lost ones have no known end.
 func (c *checker) byTime(j *job) {
 	var all []span
 	for _, r := range j.runs {
 		for i := range r.Attempts {
 			a := &r.Attempts[i]
-			if cl := j.byToken[tokenKey{r.ID, a.Shard, a.Token}]; cl == nil || !cl.Exclusive || a.Started.IsZero() || a.State == "lost" {
+			if cl := j.byToken[tokenKey{r.ID, a.Shard, a.Token}]; !j.alone(cl) || a.Started.IsZero() || a.State == "lost" {
 				continue
 			}
 			all = append(all, span{r.ID, a.Started, a.Ended})
 		}
 	}
-	c.side(j, all, "an attempt")
+	c.side(j, parts(all, j.split), "an attempt")
 }
 
 // byWork checks what the work wrote down. Owners whose registration was ended
@@ -106,7 +144,7 @@ func (c *checker) byWork(j *job) {
 	var all []span
 	for _, s := range j.starts {
 		cl := j.byToken[tokenKey{s.Run, s.Shard, s.Token}]
-		if cl == nil || !cl.Exclusive {
+		if !j.alone(cl) {
 			continue
 		}
 		if reg := c.owners[cl.Owner]; reg != nil && reg.Forced {
@@ -114,5 +152,5 @@ func (c *checker) byWork(j *job) {
 		}
 		all = append(all, span{s.Run, s.At, s.Ended})
 	}
-	c.side(j, all, "work")
+	c.side(j, parts(all, j.split), "work")
 }

@@ -23,7 +23,14 @@ func (c *checker) places() {
 	groups := map[string][]placed{}
 	for _, name := range slices.Sorted(maps.Keys(c.jobs)) {
 		j := c.jobs[name]
+		split := map[string]bool{} // runs whose first claim counts for all shards
 		for _, cl := range j.claims {
+			if cl.run.split() {
+				if split[cl.Run] {
+					continue
+				}
+				split[cl.Run] = true
+			}
 			v := j.inForce(cl.Token)
 			if cl.Attempt != 1 || !cl.Placed || v == nil || v.Limit == 0 || cl.run == nil || cl.run.Ended == 0 && !cl.run.alive() {
 				continue // or when it ended is not known

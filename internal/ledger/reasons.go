@@ -28,6 +28,8 @@ func Reasons() []Reason {
 		{state.ReasonSuperseded, "the job was edited after the slot was due, before it started", "Nothing: the new version's slots count. Trigger a run if this one is needed."},
 		{state.ReasonDeleted, "the job was deleted before the run started", "Nothing, or put the job again."},
 		{state.ReasonBackfill, "its backfill was cancelled before it started, or with the runs that were under way", "Nothing, or make another backfill of what is missing."},
+		{state.ReasonShardFailed, "other shards of the run had failed, so that it could not succeed any more, and the job stops the others then", "Look at the shards that failed: run shards."},
+		{state.ReasonNodeGone, "the shard of a broadcast was for a node that is gone", "Trigger a run once the node is back, if its shard is needed."},
 		{state.ReasonInvalidJob, "the stored job is broken", "Put the job again; job get says what is wrong."},
 		{state.ReasonUnreadable, "the record of the job's last run cannot be read", "Delete the key that job get names, once no run of the job is at work."},
 		{state.ReasonDeadline, "it had not started when its start deadline was over; the detail says what kept it", "Do away with what kept it. A longer startDeadline lets it start later."},

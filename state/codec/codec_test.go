@@ -61,7 +61,36 @@ var (
 		return a
 	})
 	attemptLists = emptyIsNil(rapid.SliceOfN(attempts, 0, 3))
-	lives        = rapid.Custom(func(t *rapid.T) state.Live {
+	shardEnds    = rapid.Custom(func(t *rapid.T) *state.ShardEnd {
+		if rapid.Bool().Draw(t, "lives") {
+			return nil
+		}
+		return &state.ShardEnd{
+			Reason: texts.Draw(t, "reason"), Detail: texts.Draw(t, "detail"), Recorded: times.Draw(t, "recorded"),
+			Tail: blobs.Draw(t, "tail"), OutputBytes: numbers.Draw(t, "bytes"),
+		}
+	})
+	shardSpecs = rapid.Custom(func(t *rapid.T) *state.Shards {
+		if rapid.Bool().Draw(t, "whole") {
+			return nil
+		}
+		s := &state.Shards{
+			Count: smalls.Draw(t, "count"), Broadcast: rapid.Bool().Draw(t, "broadcast"), MinSuccess: smalls.Draw(t, "needed"),
+			StopOnFailure: rapid.Bool().Draw(t, "stop"), Params: emptyIsNil(rapid.SliceOfN(maps, 0, 3)).Draw(t, "params"),
+		}
+		if rapid.Bool().Draw(t, "numbered") {
+			s.Range = &state.ShardRange{From: numbers.Draw(t, "from"), To: numbers.Draw(t, "to")}
+		}
+		return s
+	})
+	splits = rapid.Custom(func(t *rapid.T) *state.Split {
+		s := shardSpecs.Draw(t, "shards")
+		if s == nil {
+			return nil
+		}
+		return &state.Split{Shards: *s, Nodes: emptyIsNil(rapid.SliceOfN(texts, 0, 3)).Draw(t, "nodes")}
+	})
+	lives = rapid.Custom(func(t *rapid.T) state.Live {
 		return state.Live{
 			Run: state.RunID(texts.Draw(t, "run")), Shard: smalls.Draw(t, "shard"), Shards: smalls.Draw(t, "shards"),
 			Generation: numbers.Draw(t, "generation"), State: states.Draw(t, "state"), Attempt: smalls.Draw(t, "attempt"),
@@ -69,6 +98,7 @@ var (
 			Term:  numbers.Draw(t, "term"), Due: times.Draw(t, "due"), Claimed: times.Draw(t, "claimed"), NextTry: times.Draw(t, "next"),
 			GateKey: rapid.SampledFrom([]string{"", "db", "ü/%"}).Draw(t, "gate key"), Place: rapid.IntRange(0, state.MaxConcurrent).Draw(t, "place"),
 			AtMostOnce: rapid.Bool().Draw(t, "amo"), Attempts: attemptLists.Draw(t, "attempts"),
+			Header: numbers.Draw(t, "header"), End: shardEnds.Draw(t, "end"), Split: splits.Draw(t, "split"),
 		}
 	})
 	// keyed are live records with what their key tells.
@@ -83,6 +113,7 @@ var (
 			Pending: numbers.Draw(t, "pending"), ClosedRevision: numbers.Draw(t, "closed"), ApplyOverlap: rapid.Bool().Draw(t, "overlap"),
 			Gate: state.Gate{Policy: state.Overlap(rapid.IntRange(0, int(state.OverlapReplace)).Draw(t, "policy")), Limit: rapid.IntRange(0, 9).Draw(t, "limit"), Key: texts.Draw(t, "gate"), QueueLimit: rapid.IntRange(0, 9).Draw(t, "queue")},
 		}
+		c.Split = rapid.Bool().Draw(t, "is split")
 		c.Job, c.Exclusive, c.Live.Token = c.Live.Job, c.Live.Exclusive, 0
 		return c
 	})
@@ -125,10 +156,10 @@ func TestSpecs(t *testing.T) {
 			TimeZone:      texts.Draw(t, "zone"),
 			Overlap:       state.Overlap(rapid.IntRange(0, int(state.OverlapReplace)).Draw(t, "overlap")),
 			MaxConcurrent: rapid.IntRange(0, state.MaxConcurrent).Draw(t, "concurrent"), QueueLimit: rapid.IntRange(0, state.MaxQueue).Draw(t, "queue"),
-			ConcurrencyKey: texts.Draw(t, "key"),
-			CatchUp:        rapid.SampledFrom([]state.CatchUp{state.CatchUpLatest, state.CatchUpNone}).Draw(t, "catch up"),
-			Guarantee:      rapid.SampledFrom([]state.Guarantee{state.AtLeastOnce, state.AtMostOnce}).Draw(t, "guarantee"),
-			Selector:       maps.Draw(t, "selector"), StartDeadline: durations.Draw(t, "deadline"),
+			ConcurrencyKey: texts.Draw(t, "key"), Shards: shardSpecs.Draw(t, "shards"),
+			CatchUp:   rapid.SampledFrom([]state.CatchUp{state.CatchUpLatest, state.CatchUpNone}).Draw(t, "catch up"),
+			Guarantee: rapid.SampledFrom([]state.Guarantee{state.AtLeastOnce, state.AtMostOnce}).Draw(t, "guarantee"),
+			Selector:  maps.Draw(t, "selector"), StartDeadline: durations.Draw(t, "deadline"),
 			Timeout: durations.Draw(t, "timeout"), KillGrace: durations.Draw(t, "grace"),
 			Drain: rapid.SampledFrom([]state.Drain{state.DrainWait, state.DrainHandover}).Draw(t, "drain"),
 		}
@@ -238,6 +269,7 @@ func TestRecords(t *testing.T) {
 			Detail: texts.Draw(t, "detail"), Due: times.Draw(t, "due"), Until: times.Draw(t, "until"), Count: numbers.Draw(t, "count"),
 			Recorded: times.Draw(t, "recorded"), Shards: smalls.Draw(t, "shards"), Attempts: attemptLists.Draw(t, "attempts"),
 			Tail: blobs.Draw(t, "tail"), OutputBytes: numbers.Draw(t, "bytes"),
+			Ends: emptyIsNil(rapid.SliceOfN(lives, 0, 3)).Draw(t, "ends"), Split: splits.Draw(t, "split"),
 		}
 		same(t, r, RecordFromProto(sent(t, RecordToProto(&r))))
 		var written statev1.Record
@@ -281,6 +313,10 @@ func TestClaimResults(t *testing.T) {
 				}
 			}
 			r.Live.Exclusive = rapid.Bool().Draw(t, "at the gate")
+			r.Part = state.Part{HasRange: rapid.Bool().Draw(t, "numbered"), Params: maps.Draw(t, "params")}
+			if r.Part.HasRange {
+				r.Part.Range = state.ShardRange{From: numbers.Draw(t, "from"), To: numbers.Draw(t, "to")}
+			}
 			r.Live.Token, r.Live.Attempts = numbers.Draw(t, "token"), attemptLists.Draw(t, "attempts")
 		}
 		p := ClaimResultToProto(&c, &r)

@@ -32,6 +32,9 @@ func LiveToProto(l *state.Live) *statev1.Live {
 		Origin:  string(l.Origin),
 
 		DeadLetter: l.DeadLetter,
+		Header:     l.Header,
+		End:        shardEndToProto(l.End),
+		Split:      splitToProto(l.Split),
 	}
 }
 
@@ -57,6 +60,9 @@ func LiveFromProto(p *statev1.Live) state.Live {
 		Snoozes:    int(p.GetSnoozes()),
 		Origin:     state.RunID(p.GetOrigin()),
 		DeadLetter: p.GetDeadLetter(),
+		Header:     p.GetHeader(),
+		End:        shardEndFromProto(p.GetEnd()),
+		Split:      splitFromProto(p.GetSplit()),
 	}
 }
 
@@ -152,6 +158,8 @@ func RecordToProto(r *state.Record) *statev1.Record {
 		OutputBytes: r.OutputBytes,
 		Origin:      string(r.Origin),
 		Tries:       int32(r.Tries), //nolint:gosec // bounded by MaxAttempts
+		Ends:        endsToProto(r.Ends),
+		Split:       splitToProto(r.Split),
 	}
 }
 
@@ -172,5 +180,7 @@ func RecordFromProto(p *statev1.Record) state.Record {
 		OutputBytes: p.GetOutputBytes(),
 		Origin:      state.RunID(p.GetOrigin()),
 		Tries:       int(p.GetTries()),
+		Ends:        endsFromProto(p.GetEnds()),
+		Split:       splitFromProto(p.GetSplit()),
 	}
 }

@@ -96,6 +96,9 @@ func MarshalLive(l *state.Live) []byte {
 	w.number(21, int64(l.Snoozes))
 	w.text(22, string(l.Origin))
 	w.flag(23, l.DeadLetter)
+	w.number(30, l.Header)
+	w.shardEnd(31, l.End)
+	w.split(32, l.Split)
 	return w
 }
 
@@ -116,6 +119,10 @@ func MarshalRecord(r *state.Record) []byte {
 	w.number(12, r.OutputBytes)
 	w.text(20, string(r.Origin))
 	w.number(21, int64(r.Tries))
+	for i := range r.Ends {
+		w.nested(30, MarshalLive(&r.Ends[i]))
+	}
+	w.split(31, r.Split)
 	return w
 }
 

@@ -21,6 +21,7 @@ func ClaimToProto(c *state.Claim) *workerv1.Claim {
 		ClosedRevision: c.ClosedRevision,
 		ApplyOverlap:   c.ApplyOverlap,
 		Gate:           gateToProto(&c.Gate),
+		Split:          c.Split,
 	}
 }
 
@@ -63,6 +64,7 @@ func ClaimFromProto(p *workerv1.Claim) state.Claim {
 		ClosedRevision: p.GetClosedRevision(),
 		ApplyOverlap:   p.GetApplyOverlap(),
 		Gate:           gateFromProto(p.GetGate()),
+		Split:          p.GetSplit(),
 	}
 }
 
@@ -75,6 +77,7 @@ func ClaimResultToProto(asked *state.Claim, r *state.ClaimResult) *workerv1.Clai
 		return p
 	}
 	p.Token = r.Live.Token
+	p.Part = PartToProto(&r.Part)
 	p.Attempts = AttemptsToProto(r.Live.Attempts)
 	if r.Live.Exclusive != asked.Exclusive {
 		p.Exclusive = new(r.Live.Exclusive)
@@ -106,6 +109,7 @@ func ClaimResultFromProto(asked *state.Claim, p *workerv1.ClaimAnswer) state.Cla
 	}
 	r.Live.Attempts = AttemptsFromProto(p.GetAttempts())
 	r.Live.Token = p.GetToken()
+	r.Part = PartFromProto(p.GetPart())
 	return r
 }
 
@@ -115,7 +119,7 @@ func sameWords(asked, stored *state.Live) bool {
 	return asked.Run == stored.Run && asked.Shard == stored.Shard && asked.Shards == stored.Shards &&
 		asked.Generation == stored.Generation && asked.Attempt == stored.Attempt && asked.Owner == stored.Owner &&
 		asked.Term == stored.Term && asked.AtMostOnce == stored.AtMostOnce &&
-		asked.Place == stored.Place && asked.GateKey == stored.GateKey &&
+		asked.Header == stored.Header && asked.Place == stored.Place && asked.GateKey == stored.GateKey &&
 		asked.Tries == stored.Tries && asked.Snoozes == stored.Snoozes && asked.Origin == stored.Origin && asked.DeadLetter == stored.DeadLetter &&
 		Micros(asked.Due) == Micros(stored.Due) && Micros(asked.Claimed) == Micros(stored.Claimed)
 }

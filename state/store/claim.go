@@ -8,7 +8,6 @@ import (
 
 	"github.com/leaderd/leaderd/internal/mutant"
 	"github.com/leaderd/leaderd/state"
-	"github.com/leaderd/leaderd/state/codec"
 	"github.com/leaderd/leaderd/state/kv"
 )
 
@@ -36,7 +35,7 @@ func (s *Store) Claim(ctx context.Context, c state.Claim) (state.ClaimResult, er
 // store's until then.
 func (s *Store) StartClaim(ctx context.Context, c *state.Claim, done func(state.ClaimResult, error)) {
 	closed, known := s.closed.get()
-	if c.Token != 0 || !known || passedOver(c, closed) {
+	if c.Split || c.Token != 0 || !known || passedOver(c, closed) {
 		// Something has to be read first.
 		s.batch.flushes.Go(func() { done(s.Claim(ctx, *c)) })
 		return
@@ -81,6 +80,9 @@ func (s *Store) claimAnswer(c *state.Claim, res state.ClaimResult, err error) (s
 }
 
 func (s *Store) claim(ctx context.Context, c *state.Claim) (state.ClaimResult, error) {
+	if c.Split {
+		return s.claimShard(ctx, c)
+	}
 	a, res, err := s.beginClaim(ctx, c)
 	if a == nil {
 		return res, err
@@ -128,7 +130,7 @@ func (s *Store) beginClaim(ctx context.Context, c *state.Claim) (*claiming, stat
 			return a, state.ClaimResult{}, nil // its value names the place, which each try chooses
 		}
 	}
-	a.value = codec.MarshalLive(live)
+	a.value = marshalClaimed(live)
 	return a, state.ClaimResult{}, nil
 }
 
@@ -189,7 +191,7 @@ func (s *Store) tryClaim(ctx context.Context, a *claiming, closed state.Closed) 
 	}
 	if a.places != "" {
 		a.live.Place = s.places.take(a.places, c.Gate.Limit, a.again)
-		a.value = codec.MarshalLive(&a.live)
+		a.value = marshalClaimed(&a.live)
 	}
 	s.claimRequest(t, a.value)
 	return t, state.ClaimResult{}, nil

@@ -91,7 +91,12 @@ func (s *Store) claimRequest(t *claimTry, value []byte) {
 			r.reads = append(r.reads, s.batch.hash(lastHistory))
 		}
 	default:
-		r.txn.If = append(r.txn.If, absent(k.live))
+		// The run has no record, split or not: the job may have been changed since it
+		// was claimed.
+		r.txn.If = append(r.txn.If, kv.Compare{Key: k.shards, End: k.shardsEnd, Target: kv.TargetCreateRevision})
+		if live.IsHeader() {
+			r.writes = append(r.writes, s.batch.hash(s.keys.activeShard(c.Job, live.Run, 0))) // where one that is not split has its record
+		}
 		if t.slot || t.places != "" {
 			r.txn.If = append(r.txn.If, unchanged(k.gate, t.last.token))
 			r.reads = append(r.reads, s.batch.hash(k.gate))
@@ -168,6 +173,9 @@ func (s *Store) noteClaim(t *claimTry) {
 // mine tells whether a stored record is the one that a claim asked for, from an
 // earlier try whose answer was lost.
 func mine(stored, asked *state.Live) bool {
+	if asked.IsHeader() { // which is nobody's, and as good whoever made it
+		return stored.IsHeader() && stored.Run == asked.Run
+	}
 	return stored.State == state.StateRunning && stored.Run == asked.Run && stored.Shard == asked.Shard &&
 		stored.Attempt == asked.Attempt && stored.Owner == asked.Owner
 }

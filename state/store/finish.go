@@ -185,6 +185,9 @@ func (s *Store) noteEnd(l *state.Live, to state.RunState) {
 // owner. The gate's record stays, dead; others are deleted. The place that the run
 // has, if it has one, is its own by its token.
 func (s *Store) verdictRequest(l *state.Live, rec *state.Record) (*request, names) {
+	if l.Header != 0 {
+		return s.endShardRequest(l, rec)
+	}
 	value := codec.MarshalRecord(rec)
 	r, k := s.tokenRequest(l)
 	r.txn.Then = append(r.txn.Then, kv.Put(k.history, value, 0))
@@ -281,15 +284,23 @@ func (s *Store) ended(l *state.Live, to state.RunState, res kv.TxnResult) (ok bo
 			return false, 0, err
 		}
 		if to == state.StateWaiting {
-			return in(rec.Attempts), 0, nil
+			end := rec.ShardEnd(l.Shard)
+			return in(rec.Attempts) || end != nil && in(end.Attempts), 0, nil
+		}
+		if l.Header != 0 {
+			end := rec.ShardEnd(l.Shard)
+			return end != nil && end.State == to && in(end.Attempts), 0, nil
 		}
 		n := len(rec.Attempts)
 		return rec.State == to && n > 0 && same(&rec.Attempts[n-1]), 0, nil
 	}
-	if kvs := res.Results[1].KVs; len(kvs) > 0 && to == state.StateWaiting {
+	if kvs := res.Results[1].KVs; len(kvs) > 0 && (to == state.StateWaiting || l.Header != 0) {
 		stored, err := decodeLive(l.Job, l.Exclusive, kvs[0])
 		if err != nil || stored.Run != l.Run || stored.Shard != l.Shard || !in(stored.Attempts) {
 			return false, 0, err
+		}
+		if to != state.StateWaiting {
+			return stored.State == to, 0, nil
 		}
 		if stored.State == state.StateWaiting && stored.Attempt == l.Attempt {
 			revision = stored.Token

@@ -119,6 +119,9 @@ func (k keys) activeGate(id state.JobID) string {
 }
 
 func (k keys) activeShard(id state.JobID, run state.RunID, shard int) string {
+	if shard == state.HeaderShard {
+		return k.shardsOf(id, run) + gate
+	}
 	return k.shardsOf(id, run) + strconv.Itoa(shard)
 }
 

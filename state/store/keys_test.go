@@ -128,12 +128,16 @@ func TestNamesAreTheKeys(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l := state.Live{
 			Job: drawJob(rt, "job"), Run: state.RunID(drawName(rt, "run")),
-			Shard: rapid.IntRange(0, 1000).Draw(rt, "shard"), Exclusive: rapid.Bool().Draw(rt, "exclusive"),
+			Shard: rapid.IntRange(state.HeaderShard, 1000).Draw(rt, "shard"), Exclusive: rapid.Bool().Draw(rt, "exclusive"),
 		}
-		require.Equal(rt, names{
+		want := names{
 			job: k.job(l.Job), active: k.activeOf(l.Job), activeEnd: end(k.activeOf(l.Job)), gate: k.activeGate(l.Job),
 			live: k.live(&l), history: k.historyRun(l.Job, l.Run),
-		}, k.names(&l))
+		}
+		if !l.Exclusive {
+			want.shards, want.shardsEnd = k.shardsOf(l.Job, l.Run), end(k.shardsOf(l.Job, l.Run))
+		}
+		require.Equal(rt, want, k.names(&l))
 	})
 }
 

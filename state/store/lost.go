@@ -103,7 +103,10 @@ func (s *Store) giveUp(ctx context.Context, term state.Term, l *state.Live, rec 
 		return false, nil
 	}
 	r := s.foreignRequest(l, rec)
-	value := r.txn.Then[0].Value
+	value, at := r.txn.Then[0].Value, 0
+	if l.Header != 0 {
+		at = 1 // a shard's end is in its own record
+	}
 	r.txn.Else = s.tokenReads(l)
 	if job != 0 {
 		jobKey := s.keys.job(l.Job)
@@ -115,7 +118,7 @@ func (s *Store) giveUp(ctx context.Context, term state.Term, l *state.Live, rec 
 	if err != nil {
 		return false, err
 	}
-	if !res.Succeeded && !wrote(res.Results[0], value) {
+	if !res.Succeeded && !wrote(res.Results[at], value) {
 		err := over(term, res)
 		stands := len(res.Results[0].KVs) == 0 && modRevision(res.Results[1]) == l.Token
 		if err == nil && job != 0 && stands && modRevision(res.Results[2]) != max(job, 0) {

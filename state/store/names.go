@@ -14,6 +14,8 @@ type names struct {
 	active    string // the prefix of the job's live records
 	activeEnd string // the end of their range
 	gate      string
+	shards    string // the prefix of the run's own live records; empty where the gate is it
+	shardsEnd string // the end of their range
 	live      string // the shard's own record: the gate where that is exclusive
 	history   string
 }
@@ -39,22 +41,40 @@ func (k keys) names(l *state.Live) names {
 	run := len(b)
 	b = appendEscaped(b, string(l.Run))
 	history := len(b)
+	shards := len(b)
 	if !l.Exclusive {
 		begin("active/")
 		b = append(append(b, '/'), b[run:history]...)
-		b = strconv.AppendInt(append(b, '/'), int64(l.Shard), 10)
+		b = append(b, '/'+1)
+		shardsEnd := len(b)
+		begin("active/")
+		b = append(append(b, '/'), b[run:history]...)
+		b = append(b, '/')
+		shard := len(b)
+		if l.Shard == state.HeaderShard {
+			b = append(b, gate...)
+		} else {
+			b = strconv.AppendInt(b, int64(l.Shard), 10)
+		}
+		s := string(b)
+		return names{
+			job:       s[:job],
+			active:    s[job : gateEnd-len(gate)],
+			activeEnd: s[gateEnd:activeEnd],
+			gate:      s[job:gateEnd],
+			shards:    s[shardsEnd:shard],
+			shardsEnd: s[shards:shardsEnd],
+			live:      s[shardsEnd:],
+			history:   s[activeEnd:history],
+		}
 	}
 	s := string(b)
-	n := names{
+	return names{
 		job:       s[:job],
 		active:    s[job : gateEnd-len(gate)],
 		activeEnd: s[gateEnd:activeEnd],
 		gate:      s[job:gateEnd],
-		live:      s[history:],
+		live:      s[job:gateEnd],
 		history:   s[activeEnd:history],
 	}
-	if l.Exclusive {
-		n.live = n.gate
-	}
-	return n
 }

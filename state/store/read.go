@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,10 +24,13 @@ type RunEntry struct {
 	// Record is the run's verdict. For a slot that shares one with others it
 	// is that: Due is then the first of them.
 	Record *state.Record
-	// Live are the records of a run without a verdict, by shard.
+	// Live are the records of a run without a verdict, by shard. Of a run that is
+	// split the first is the header, and shards may have ended, or not be there yet.
 	Live []state.Live
 	// Pending is a run that was asked for and not claimed yet.
 	Pending *state.Pending
+	// Seen is the store's revision as of which it was read.
+	Seen int64
 	// Broken wraps ErrCorrupt where what is stored cannot be read.
 	Broken error
 
@@ -118,6 +122,7 @@ func (s *Store) readRuns(ctx context.Context, id state.JobID, runs []state.RunID
 	for i, run := range runs {
 		parts := res.Results[1+3*i : 4+3*i]
 		e := s.runEntry(id, run, parts[0].KVs, parts[1].KVs, gate, parts[2].KVs)
+		e.Seen = res.Revision
 		if e.size == 0 {
 			missing = append(missing, run)
 		}
@@ -169,6 +174,9 @@ func (s *Store) runEntry(id state.JobID, run state.RunID, history, shards, gate,
 		}
 	}
 	if len(e.Live) > 0 {
+		if len(e.Live) > 1 { // their keys sort as texts
+			slices.SortFunc(e.Live, func(a, b state.Live) int { return cmp.Compare(a.Shard, b.Shard) })
+		}
 		return e
 	}
 	for _, found := range pending {

@@ -37,6 +37,7 @@ func (s *Store) readRefusal(ctx context.Context, t *claimTry) (refusal, error) {
 		keyOnly(s.keys.historyRun(c.Job, live.Run)),
 		kv.Get(liveKey),
 		keyOnly(s.keys.job(c.Job)),
+		countRange(s.keys.shardsOf(c.Job, live.Run)),
 	)
 	switch {
 	case !t.relies():
@@ -82,7 +83,7 @@ func (s *Store) decodeRefusal(t *claimTry, res kv.TxnResult) (refusal, error) {
 	}
 	// note takes in a record of this run.
 	note := func(l *state.Live) {
-		if l.Run != t.live.Run || l.Shard != t.live.Shard {
+		if l.Run != t.live.Run {
 			return
 		}
 		v.live = true
@@ -103,6 +104,9 @@ func (s *Store) decodeRefusal(t *claimTry, res kv.TxnResult) (refusal, error) {
 	record, recordOK := next()
 	job, _ := next()
 	v.jobMod = job.ModRevision
+	if _, any := next(); any {
+		v.live = true
+	}
 	gateRecord, gateOK := record, recordOK
 	if recordOK {
 		l, err := decodeLive(t.c.Job, t.live.Exclusive, record)

@@ -84,6 +84,7 @@ type Store struct {
 	changed changedCache
 	holders holders
 	places  places
+	headers headers
 	// keyLeases are those of idempotency keys.
 	keyLeases keyLeases
 	metrics   *metrics

@@ -172,19 +172,20 @@ func (s *Store) GetResult(ctx context.Context, id state.JobID, run state.RunID) 
 }
 
 // keepResult adds to the verdict of an attempt what becomes of payload and result: a
-// success needs its payload no more. What other runs were to work on stays beside
+// success needs its payload no more. Of a run that is split the first shard's result is
+// the run's. What other runs were to work on stays beside
 // their records, to be asked for anew.
 func (s *Store) keepResult(r *request, f *state.Finish) {
 	l := &f.Live
 	if f.Attempt.State != state.StateSucceeded {
 		return
 	}
-	if l.Run.Kind() == state.KindSubmit {
+	if l.Run.Kind() == state.KindSubmit && l.Header == 0 { // else other shards may need it
 		payloadKey := s.keys.payload(l.Job, l.Run)
 		r.txn.Then = append(r.txn.Then, kv.Delete(payloadKey))
 		r.writes = append(r.writes, s.batch.hash(payloadKey))
 	}
-	if len(f.Result) > 0 {
+	if len(f.Result) > 0 && l.Shard == 0 {
 		resultKey := s.keys.result(l.Job, l.Run)
 		r.txn.Then = append(r.txn.Then, kv.Put(resultKey, f.Result, 0))
 		r.writes = append(r.writes, s.batch.hash(resultKey))

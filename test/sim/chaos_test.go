@@ -312,6 +312,7 @@ func (c *chaos) respec(j *job) {
 		if s.Guarantee == state.AtLeastOnce && c.chance(40) {
 			s.Drain = state.DrainHandover
 		}
+		c.shards(s)
 	})
 }
 
@@ -327,6 +328,20 @@ func (c *chaos) retry(s *state.JobSpec) {
 	s.DeadLetter = pick(c, nil, nil, &state.DeadLetterPolicy{Keep: 2}, &state.DeadLetterPolicy{})
 	if gate := s.Gate(); gate.Queues() {
 		s.QueueTimeout = pick(c, 0, 0, 5*time.Second, 30*time.Second)
+	}
+}
+
+// shards splits the runs of some jobs.
+func (c *chaos) shards(s *state.JobSpec) {
+	s.Shards = nil
+	if !c.chance(25) {
+		return
+	}
+	s.Shards = &state.Shards{Count: pick(c, 1, 2, 3, 5), StopOnFailure: c.chance(50)}
+	if c.chance(20) {
+		s.Shards.Count, s.Shards.Broadcast = 0, true
+	} else if c.chance(30) {
+		s.Shards.MinSuccess = 1
 	}
 }
 

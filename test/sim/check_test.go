@@ -43,7 +43,8 @@ type checker struct {
 	gone     []runKey // whose pending keys vanished at the revision before
 
 	claims  []claimed
-	live    map[runKey]state.Live
+	live    map[runKey]state.Live         // of a run that is split its header
+	shards  map[runKey]map[int]state.Live // of such a run
 	pending map[runKey]state.Pending
 	asked   map[runKey]state.Pending // of all that ever were
 	holds   map[string]runKey        // the run whose live record a key holds
@@ -117,6 +118,7 @@ func (w *world) replay() *checker {
 	c := &checker{
 		skewed: w.skewed, audit: w.audit.all(), spans: w.history.all(), revoked: map[state.Owner]bool{},
 		live:    map[runKey]state.Live{},
+		shards:  map[runKey]map[int]state.Live{},
 		pending: map[runKey]state.Pending{},
 		asked:   map[runKey]state.Pending{},
 		holds:   map[string]runKey{},
@@ -164,6 +166,11 @@ func (c *checker) take(i int) {
 		if _, ok := c.decided[k]; !ok {
 			c.decided[k] = e.revision
 		}
+		c.holds[e.KV.Key] = k
+		if l.Header != 0 {
+			c.shard(e, l)
+			return
+		}
 		if l.State == state.StateRunning {
 			c.claims = append(c.claims, claimed{l, e.at})
 			if v := c.inForce(l.Job, e.revision); v != nil && l.Attempt == 1 {
@@ -172,7 +179,6 @@ func (c *checker) take(i int) {
 		}
 		c.again(e, c.live[k], l)
 		c.live[k] = l
-		c.holds[e.KV.Key] = k
 	case "history":
 		if e.Deleted {
 			c.sweptAway(e, rest)
@@ -192,7 +198,9 @@ func (c *checker) take(i int) {
 			c.fail(past.Changed, k, "has the verdict %s at revision %d with a dead letter %t, and was claimed with %t", r.State, e.revision,
 				c.buried(i, rest), was.DeadLetter)
 		}
+		c.concluded(k, &r)
 		delete(c.live, k)
+		delete(c.shards, k)
 	case "pending":
 		c.wait(e)
 	case "nodes":
@@ -254,6 +262,13 @@ func (c *checker) again(e *event, was, l state.Live) {
 
 // owners checks that nothing is left to an owner that is gone.
 func (c *checker) owners() {
+	for k, shards := range c.shards {
+		for _, l := range shards {
+			if l.State == state.StateRunning && c.nodes[l.Owner.Node] != l.Owner.Revision {
+				c.fail(past.Late, k, "shard %d is running on %s, which is gone", l.Shard, l.Owner.Node)
+			}
+		}
+	}
 	for k, l := range c.live {
 		if l.State == state.StateRunning && c.nodes[l.Owner.Node] != l.Owner.Revision {
 			c.fail(past.Late, k, "is running on %s, which is gone", l.Owner.Node)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -122,9 +123,29 @@ func (c *checker) runFacts(f *past.Facts) {
 	for i := range c.claims {
 		cl := &c.claims[i]
 		k := runKey{cl.Job, cl.Run}
+		if cl.Header != 0 {
+			continue
+		}
 		overrides[k] = overrides[k] || !cl.Exclusive
 	}
+	ends := func(all []state.Live) (out []past.Attempt) {
+		for i := range all {
+			for _, a := range attempts(all[i].Attempts) {
+				a.Shard = all[i].Shard
+				out = append(out, a)
+			}
+		}
+		return out
+	}
 	for k, r := range c.records {
+		if r.Split != nil {
+			f.Runs = append(f.Runs, past.Run{
+				Job: k.job.String(), ID: string(k.run), State: r.State.String(), Reason: r.Reason, Generation: r.Generation,
+				Due: r.Due, Attempts: ends(r.Ends), Shards: len(r.Ends), Needed: r.Split.Needed(), Override: overrides[k],
+				Asked: c.asked[k].Requested, Decided: c.decided[k], Ended: r.Revision,
+			})
+			continue
+		}
 		f.Runs = append(f.Runs, past.Run{
 			Job: k.job.String(), ID: string(k.run), State: r.State.String(), Reason: r.Reason, Generation: r.Generation,
 			Due: r.Due, Until: r.Until, Count: r.Count, Attempts: attempts(r.Attempts), Override: overrides[k],
@@ -138,6 +159,16 @@ func (c *checker) runFacts(f *past.Facts) {
 		}
 	}
 	for k, l := range c.live {
+		if l.IsHeader() {
+			shards := slices.Collect(maps.Values(c.shards[k]))
+			slices.SortFunc(shards, func(a, b state.Live) int { return a.Shard - b.Shard })
+			f.Runs = append(f.Runs, past.Run{
+				Job: k.job.String(), ID: string(k.run), State: l.State.String(), Generation: l.Generation, Due: l.Due,
+				Attempts: ends(shards), Shards: l.Split.Total(), Needed: l.Split.Needed(), Override: overrides[k],
+				Asked: c.asked[k].Requested, Decided: c.decided[k],
+			})
+			continue
+		}
 		f.Runs = append(f.Runs, past.Run{
 			Job: k.job.String(), ID: string(k.run), State: l.State.String(), Generation: l.Generation, Due: l.Due,
 			Attempts: attempts(l.Attempts), Override: overrides[k], Asked: c.asked[k].Requested, Decided: c.decided[k],
@@ -192,7 +223,7 @@ func (c *checker) logFacts(f *past.Facts) {
 	for i := range c.acks {
 		a := &c.acks[i]
 		f.Ends = append(f.Ends, past.End{
-			Job: a.Live.Job.String(), Run: string(a.Live.Run), Token: a.Live.Token, State: a.Attempt.State.String(), Retry: !a.Retry.IsZero(),
+			Job: a.Live.Job.String(), Run: string(a.Live.Run), Shard: a.Live.Shard, Token: a.Live.Token, State: a.Attempt.State.String(), Retry: !a.Retry.IsZero(),
 		})
 	}
 	for i := range c.spans {

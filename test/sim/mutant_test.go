@@ -56,8 +56,8 @@ func (l *link) overtake(kind string, d time.Duration) {
 }
 
 // tokenKey tells claims apart: those of one transaction share a token.
-func tokenKey(job state.JobID, run state.RunID, token int64) string {
-	return fmt.Sprint(job, run, token)
+func tokenKey(job state.JobID, run state.RunID, shard int, token int64) string {
+	return fmt.Sprint(job, run, shard, token)
 }
 
 // ghosts are the running records whose work neither runs nor waits for its slot.
@@ -65,14 +65,14 @@ func (w *world) ghosts() (all []string) {
 	runs := map[string]bool{}
 	for _, s := range w.history.all() {
 		if s.ended.IsZero() {
-			runs[tokenKey(s.job, s.run, s.token)] = true
+			runs[tokenKey(s.job, s.run, s.shard, s.token)] = true
 		}
 	}
-	live, err := w.api.ListLive(w.ctx, func(l *state.Live) bool { return l.State == state.StateRunning })
+	live, err := w.api.ListLive(w.ctx, func(l *state.Live) bool { return l.State == state.StateRunning && !l.IsHeader() })
 	require.NoError(w.t, err)
 	for i := range live {
 		l := &live[i]
-		if !l.Due.After(time.Now()) && !runs[tokenKey(l.Job, l.Run, l.Token)] {
+		if !l.Due.After(time.Now()) && !runs[tokenKey(l.Job, l.Run, l.Shard, l.Token)] {
 			all = append(all, violation(past.Lost, runKey{l.Job, l.Run}, "is claimed by %s, which does not run it", l.Owner.Node))
 		}
 	}

@@ -215,6 +215,7 @@ type span struct {
 type history struct {
 	mu    sync.Mutex
 	work  map[state.JobID]work
+	parts map[state.JobID]map[int]work // of shards that do something else
 	spans []*span
 	acks  []state.Finish
 }
@@ -235,6 +236,19 @@ func (h *history) says(j *job, takes time.Duration, how state.RunState, says sta
 	h.work[j.id] = work{takes: takes, state: how, says: says}
 }
 
+// shardDoes says what a shard of a job's runs does that is unlike the others.
+func (h *history) shardDoes(j *job, shard int, takes time.Duration, how state.RunState) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.parts == nil {
+		h.parts = map[state.JobID]map[int]work{}
+	}
+	if h.parts[j.id] == nil {
+		h.parts[j.id] = map[int]work{}
+	}
+	h.parts[j.id][shard] = work{takes: takes, state: how}
+}
+
 // crashes has the runs of a job end their goroutine in a way of their own.
 func (h *history) crashes(j *job, takes time.Duration, crash func()) {
 	h.mu.Lock()
@@ -252,6 +266,9 @@ func (h *history) start(x *worker, t *runner.Task) (work, func(state.RunState)) 
 	}
 	h.spans = append(h.spans, s)
 	does, ok := h.work[t.Job]
+	if part, has := h.parts[t.Job][t.Shard]; has {
+		does, ok = part, true
+	}
 	if !ok {
 		does.state = state.StateSucceeded
 	}

@@ -803,6 +803,8 @@ type JobSpec struct {
 	// only while fewer than its own job's max_concurrent of them all are live.
 	// Default: the job's own runs alone. At most 128 bytes. It needs a limit.
 	ConcurrencyKey string `protobuf:"bytes,26,opt,name=concurrency_key,json=concurrencyKey,proto3" json:"concurrency_key,omitempty"`
+	// Splits each run into shards. Default: a run is one piece of work.
+	Shards *Shards `protobuf:"bytes,40,opt,name=shards,proto3" json:"shards,omitempty"`
 	// What becomes of the checkpoints that runs save. Set, it also has an attempt fail
 	// that cannot be given a socket to save them by.
 	Checkpoint *CheckpointPolicy `protobuf:"bytes,45,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
@@ -1035,6 +1037,13 @@ func (x *JobSpec) GetConcurrencyKey() string {
 		return x.ConcurrencyKey
 	}
 	return ""
+}
+
+func (x *JobSpec) GetShards() *Shards {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
 }
 
 func (x *JobSpec) GetCheckpoint() *CheckpointPolicy {
@@ -2664,7 +2673,7 @@ var File_leaderd_v1_job_proto protoreflect.FileDescriptor
 const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\x14leaderd/v1/job.proto\x12\n" +
-	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1eleaderd/v1/calendar_spec.proto\"\x95\x04\n" +
+	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1eleaderd/v1/calendar_spec.proto\x1a\x1cleaderd/v1/shards_spec.proto\"\x95\x04\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\x12\x16\n" +
@@ -2688,7 +2697,7 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"quarantine\x12=\n" +
 	"\fpaused_until\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntil\x12\x1f\n" +
 	"\vpause_actor\x18\x0e \x01(\tR\n" +
-	"pauseActor\"\xb9\x0e\n" +
+	"pauseActor\"\xe5\x0e\n" +
 	"\aJobSpec\x12 \n" +
 	"\vdescription\x18\x01 \x01(\tR\vdescription\x127\n" +
 	"\x06labels\x18\x02 \x03(\v2\x1f.leaderd.v1.JobSpec.LabelsEntryR\x06labels\x12\x1c\n" +
@@ -2717,7 +2726,8 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\x0emax_concurrent\x18\x18 \x01(\x05R\rmaxConcurrent\x12\x1f\n" +
 	"\vqueue_limit\x18\x19 \x01(\x05R\n" +
 	"queueLimit\x12'\n" +
-	"\x0fconcurrency_key\x18\x1a \x01(\tR\x0econcurrencyKey\x12<\n" +
+	"\x0fconcurrency_key\x18\x1a \x01(\tR\x0econcurrencyKey\x12*\n" +
+	"\x06shards\x18( \x01(\v2\x12.leaderd.v1.ShardsR\x06shards\x12<\n" +
 	"\n" +
 	"checkpoint\x18- \x01(\v2\x1c.leaderd.v1.CheckpointPolicyR\n" +
 	"checkpoint\x12'\n" +
@@ -2967,9 +2977,10 @@ var file_leaderd_v1_job_proto_goTypes = []any{
 	nil,                             // 37: leaderd.v1.Http.HeadersEntry
 	(*timestamppb.Timestamp)(nil),   // 38: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),     // 39: google.protobuf.Duration
-	(*JobCalendar)(nil),             // 40: leaderd.v1.JobCalendar
-	(*fieldmaskpb.FieldMask)(nil),   // 41: google.protobuf.FieldMask
-	(*emptypb.Empty)(nil),           // 42: google.protobuf.Empty
+	(*Shards)(nil),                  // 40: leaderd.v1.Shards
+	(*JobCalendar)(nil),             // 41: leaderd.v1.JobCalendar
+	(*fieldmaskpb.FieldMask)(nil),   // 42: google.protobuf.FieldMask
+	(*emptypb.Empty)(nil),           // 43: google.protobuf.Empty
 }
 var file_leaderd_v1_job_proto_depIdxs = []int32{
 	10, // 0: leaderd.v1.Job.spec:type_name -> leaderd.v1.JobSpec
@@ -2991,59 +3002,60 @@ var file_leaderd_v1_job_proto_depIdxs = []int32{
 	3,  // 16: leaderd.v1.JobSpec.missing_time:type_name -> leaderd.v1.MissingTime
 	4,  // 17: leaderd.v1.JobSpec.repeated_time:type_name -> leaderd.v1.RepeatedTime
 	39, // 18: leaderd.v1.JobSpec.catch_up_window:type_name -> google.protobuf.Duration
-	15, // 19: leaderd.v1.JobSpec.checkpoint:type_name -> leaderd.v1.CheckpointPolicy
-	0,  // 20: leaderd.v1.JobSpec.drain:type_name -> leaderd.v1.Drain
-	11, // 21: leaderd.v1.JobSpec.retention:type_name -> leaderd.v1.Retention
-	17, // 22: leaderd.v1.JobSpec.retry:type_name -> leaderd.v1.Retry
-	39, // 23: leaderd.v1.JobSpec.run_timeout:type_name -> google.protobuf.Duration
-	39, // 24: leaderd.v1.JobSpec.queue_timeout:type_name -> google.protobuf.Duration
-	16, // 25: leaderd.v1.JobSpec.dead_letter:type_name -> leaderd.v1.DeadLetterPolicy
-	12, // 26: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
-	13, // 27: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
-	14, // 28: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
-	39, // 29: leaderd.v1.Retention.max_age:type_name -> google.protobuf.Duration
-	36, // 30: leaderd.v1.Command.env:type_name -> leaderd.v1.Command.EnvEntry
-	37, // 31: leaderd.v1.Http.headers:type_name -> leaderd.v1.Http.HeadersEntry
-	6,  // 32: leaderd.v1.CheckpointPolicy.scope:type_name -> leaderd.v1.CheckpointPolicy.Scope
-	39, // 33: leaderd.v1.Retry.initial_backoff:type_name -> google.protobuf.Duration
-	39, // 34: leaderd.v1.Retry.max_backoff:type_name -> google.protobuf.Duration
-	9,  // 35: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
-	9,  // 36: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
-	7,  // 37: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
-	38, // 38: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
-	38, // 39: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
-	38, // 40: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
-	10, // 41: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
-	40, // 42: leaderd.v1.JobVersion.calendars:type_name -> leaderd.v1.JobCalendar
-	22, // 43: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
-	9,  // 44: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
-	41, // 45: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	9,  // 46: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
-	8,  // 47: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
-	38, // 48: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
-	9,  // 49: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
-	9,  // 50: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
-	18, // 51: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
-	20, // 52: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
-	23, // 53: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
-	25, // 54: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
-	27, // 55: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
-	28, // 56: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
-	30, // 57: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
-	32, // 58: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
-	19, // 59: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
-	21, // 60: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
-	24, // 61: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
-	26, // 62: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
-	42, // 63: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	29, // 64: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
-	31, // 65: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
-	33, // 66: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
-	59, // [59:67] is the sub-list for method output_type
-	51, // [51:59] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	40, // 19: leaderd.v1.JobSpec.shards:type_name -> leaderd.v1.Shards
+	15, // 20: leaderd.v1.JobSpec.checkpoint:type_name -> leaderd.v1.CheckpointPolicy
+	0,  // 21: leaderd.v1.JobSpec.drain:type_name -> leaderd.v1.Drain
+	11, // 22: leaderd.v1.JobSpec.retention:type_name -> leaderd.v1.Retention
+	17, // 23: leaderd.v1.JobSpec.retry:type_name -> leaderd.v1.Retry
+	39, // 24: leaderd.v1.JobSpec.run_timeout:type_name -> google.protobuf.Duration
+	39, // 25: leaderd.v1.JobSpec.queue_timeout:type_name -> google.protobuf.Duration
+	16, // 26: leaderd.v1.JobSpec.dead_letter:type_name -> leaderd.v1.DeadLetterPolicy
+	12, // 27: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
+	13, // 28: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
+	14, // 29: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
+	39, // 30: leaderd.v1.Retention.max_age:type_name -> google.protobuf.Duration
+	36, // 31: leaderd.v1.Command.env:type_name -> leaderd.v1.Command.EnvEntry
+	37, // 32: leaderd.v1.Http.headers:type_name -> leaderd.v1.Http.HeadersEntry
+	6,  // 33: leaderd.v1.CheckpointPolicy.scope:type_name -> leaderd.v1.CheckpointPolicy.Scope
+	39, // 34: leaderd.v1.Retry.initial_backoff:type_name -> google.protobuf.Duration
+	39, // 35: leaderd.v1.Retry.max_backoff:type_name -> google.protobuf.Duration
+	9,  // 36: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
+	9,  // 37: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
+	7,  // 38: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
+	38, // 39: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
+	38, // 40: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
+	38, // 41: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
+	10, // 42: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
+	41, // 43: leaderd.v1.JobVersion.calendars:type_name -> leaderd.v1.JobCalendar
+	22, // 44: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
+	9,  // 45: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
+	42, // 46: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	9,  // 47: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
+	8,  // 48: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
+	38, // 49: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
+	9,  // 50: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
+	9,  // 51: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
+	18, // 52: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
+	20, // 53: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
+	23, // 54: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
+	25, // 55: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
+	27, // 56: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
+	28, // 57: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
+	30, // 58: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
+	32, // 59: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
+	19, // 60: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
+	21, // 61: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
+	24, // 62: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
+	26, // 63: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
+	43, // 64: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	29, // 65: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
+	31, // 66: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
+	33, // 67: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
+	60, // [60:68] is the sub-list for method output_type
+	52, // [52:60] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_job_proto_init() }
@@ -3052,6 +3064,7 @@ func file_leaderd_v1_job_proto_init() {
 		return
 	}
 	file_leaderd_v1_calendar_spec_proto_init()
+	file_leaderd_v1_shards_spec_proto_init()
 	file_leaderd_v1_job_proto_msgTypes[1].OneofWrappers = []any{
 		(*JobSpec_Command)(nil),
 		(*JobSpec_Http)(nil),

@@ -165,7 +165,7 @@ func (x ListRunsRequest_Order) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ListRunsRequest_Order.Descriptor instead.
 func (ListRunsRequest_Order) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{7, 0}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{11, 0}
 }
 
 // Run is one execution of a job, or the verdict on a slot that had none.
@@ -206,7 +206,9 @@ type Run struct {
 	Origin string `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
 	// How many of the attempts that have ended count against the job's
 	// retry.max_attempts.
-	Tries         int32 `protobuf:"varint,21,opt,name=tries,proto3" json:"tries,omitempty"`
+	Tries int32 `protobuf:"varint,21,opt,name=tries,proto3" json:"tries,omitempty"`
+	// How far a run is that is split into shards; absent for others.
+	Shards        *ShardCounts `protobuf:"bytes,30,opt,name=shards,proto3" json:"shards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -346,6 +348,13 @@ func (x *Run) GetTries() int32 {
 	return 0
 }
 
+func (x *Run) GetShards() *ShardCounts {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
+}
+
 // Attempt is one try at a run.
 type Attempt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -369,6 +378,8 @@ type Attempt struct {
 	ExitCode *int32 `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	// What went wrong; at most 1 KiB.
 	Error string `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`
+	// The shard, from 0.
+	Shard int32 `protobuf:"varint,30,opt,name=shard,proto3" json:"shard,omitempty"`
 	// How far it has come, or had when it ended. Absent where it does not say; of a try
 	// that runs, GetRun tells it, and ListRuns where that is asked for.
 	Progress *Progress `protobuf:"bytes,50,opt,name=progress,proto3" json:"progress,omitempty"`
@@ -478,6 +489,13 @@ func (x *Attempt) GetError() string {
 	return ""
 }
 
+func (x *Attempt) GetShard() int32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
 func (x *Attempt) GetProgress() *Progress {
 	if x != nil {
 		return x.Progress
@@ -575,6 +593,371 @@ func (x *Progress) GetEstimatedEndTime() *timestamppb.Timestamp {
 	return nil
 }
 
+// ShardCounts are the shards of a run by where they are.
+type ShardCounts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All.
+	Total int32 `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
+	// Not claimed yet.
+	Pending int32 `protobuf:"varint,2,opt,name=pending,proto3" json:"pending,omitempty"`
+	// An executor has them.
+	Running int32 `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
+	// Between two tries.
+	Waiting int32 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Ended well.
+	Succeeded int32 `protobuf:"varint,5,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
+	// Ended otherwise.
+	Failed int32 `protobuf:"varint,6,opt,name=failed,proto3" json:"failed,omitempty"`
+	// How many must succeed.
+	MinSuccess    int32 `protobuf:"varint,7,opt,name=min_success,json=minSuccess,proto3" json:"min_success,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardCounts) Reset() {
+	*x = ShardCounts{}
+	mi := &file_leaderd_v1_run_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardCounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardCounts) ProtoMessage() {}
+
+func (x *ShardCounts) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_run_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardCounts.ProtoReflect.Descriptor instead.
+func (*ShardCounts) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ShardCounts) GetTotal() int32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ShardCounts) GetPending() int32 {
+	if x != nil {
+		return x.Pending
+	}
+	return 0
+}
+
+func (x *ShardCounts) GetRunning() int32 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *ShardCounts) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *ShardCounts) GetSucceeded() int32 {
+	if x != nil {
+		return x.Succeeded
+	}
+	return 0
+}
+
+func (x *ShardCounts) GetFailed() int32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *ShardCounts) GetMinSuccess() int32 {
+	if x != nil {
+		return x.MinSuccess
+	}
+	return 0
+}
+
+// Shard is one part of a run that is split.
+type Shard struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its number, from 0.
+	Number int32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// Where it is.
+	State Run_State `protobuf:"varint,2,opt,name=state,proto3,enum=leaderd.v1.Run_State" json:"state,omitempty"`
+	// Why, where it was cancelled: shard_failed, requested, …
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// More about the reason, for people.
+	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	// All tries that are kept, the oldest first; the last may be running. Of many
+	// those in the middle may be left out.
+	Attempts []*Attempt `protobuf:"bytes,5,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	// The end of the output, at most 1 KiB; absent once the run has its verdict.
+	OutputTail []byte `protobuf:"bytes,6,opt,name=output_tail,json=outputTail,proto3" json:"output_tail,omitempty"`
+	// Size of the whole output in bytes.
+	OutputBytes int64 `protobuf:"varint,7,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
+	// Not before this will a waiting shard be tried again.
+	NextAttemptTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=next_attempt_time,json=nextAttemptTime,proto3" json:"next_attempt_time,omitempty"`
+	// The first of its numbers, where the run divides some.
+	RangeFrom *int64 `protobuf:"varint,9,opt,name=range_from,json=rangeFrom,proto3,oneof" json:"range_from,omitempty"`
+	// The last of them. It has none where this is less than the first.
+	RangeTo *int64 `protobuf:"varint,10,opt,name=range_to,json=rangeTo,proto3,oneof" json:"range_to,omitempty"`
+	// Its parameters.
+	Params map[string]string `protobuf:"bytes,11,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Broadcast: the node that it is for.
+	Node          string `protobuf:"bytes,12,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Shard) Reset() {
+	*x = Shard{}
+	mi := &file_leaderd_v1_run_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Shard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Shard) ProtoMessage() {}
+
+func (x *Shard) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_run_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Shard.ProtoReflect.Descriptor instead.
+func (*Shard) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Shard) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Shard) GetState() Run_State {
+	if x != nil {
+		return x.State
+	}
+	return Run_STATE_UNSPECIFIED
+}
+
+func (x *Shard) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Shard) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *Shard) GetAttempts() []*Attempt {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
+func (x *Shard) GetOutputTail() []byte {
+	if x != nil {
+		return x.OutputTail
+	}
+	return nil
+}
+
+func (x *Shard) GetOutputBytes() int64 {
+	if x != nil {
+		return x.OutputBytes
+	}
+	return 0
+}
+
+func (x *Shard) GetNextAttemptTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextAttemptTime
+	}
+	return nil
+}
+
+func (x *Shard) GetRangeFrom() int64 {
+	if x != nil && x.RangeFrom != nil {
+		return *x.RangeFrom
+	}
+	return 0
+}
+
+func (x *Shard) GetRangeTo() int64 {
+	if x != nil && x.RangeTo != nil {
+		return *x.RangeTo
+	}
+	return 0
+}
+
+func (x *Shard) GetParams() map[string]string {
+	if x != nil {
+		return x.Params
+	}
+	return nil
+}
+
+func (x *Shard) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+// ListShardsRequest names a run.
+type ListShardsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Resource name of the run.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// At most this many; default 100, at most 1000.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// From the answer before.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListShardsRequest) Reset() {
+	*x = ListShardsRequest{}
+	mi := &file_leaderd_v1_run_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListShardsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListShardsRequest) ProtoMessage() {}
+
+func (x *ListShardsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_run_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListShardsRequest.ProtoReflect.Descriptor instead.
+func (*ListShardsRequest) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListShardsRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ListShardsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListShardsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListShardsResponse has a page of shards.
+type ListShardsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The shards.
+	Shards []*Shard `protobuf:"bytes,1,rep,name=shards,proto3" json:"shards,omitempty"`
+	// For the next page; empty on the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListShardsResponse) Reset() {
+	*x = ListShardsResponse{}
+	mi := &file_leaderd_v1_run_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListShardsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListShardsResponse) ProtoMessage() {}
+
+func (x *ListShardsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_run_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListShardsResponse.ProtoReflect.Descriptor instead.
+func (*ListShardsResponse) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ListShardsResponse) GetShards() []*Shard {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
+}
+
+func (x *ListShardsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 // GetRunRequest names a run.
 type GetRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -586,7 +969,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[3]
+	mi := &file_leaderd_v1_run_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -598,7 +981,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[3]
+	mi := &file_leaderd_v1_run_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -611,7 +994,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{3}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetRunRequest) GetName() string {
@@ -632,7 +1015,7 @@ type GetRunResponse struct {
 
 func (x *GetRunResponse) Reset() {
 	*x = GetRunResponse{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[4]
+	mi := &file_leaderd_v1_run_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -644,7 +1027,7 @@ func (x *GetRunResponse) String() string {
 func (*GetRunResponse) ProtoMessage() {}
 
 func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[4]
+	mi := &file_leaderd_v1_run_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -657,7 +1040,7 @@ func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunResponse.ProtoReflect.Descriptor instead.
 func (*GetRunResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{4}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetRunResponse) GetRun() *Run {
@@ -680,7 +1063,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[5]
+	mi := &file_leaderd_v1_run_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +1075,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[5]
+	mi := &file_leaderd_v1_run_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +1088,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{5}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CancelRunRequest) GetName() string {
@@ -733,7 +1116,7 @@ type CancelRunResponse struct {
 
 func (x *CancelRunResponse) Reset() {
 	*x = CancelRunResponse{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[6]
+	mi := &file_leaderd_v1_run_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -745,7 +1128,7 @@ func (x *CancelRunResponse) String() string {
 func (*CancelRunResponse) ProtoMessage() {}
 
 func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[6]
+	mi := &file_leaderd_v1_run_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -758,7 +1141,7 @@ func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunResponse.ProtoReflect.Descriptor instead.
 func (*CancelRunResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{6}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CancelRunResponse) GetRun() *Run {
@@ -793,7 +1176,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[7]
+	mi := &file_leaderd_v1_run_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -805,7 +1188,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[7]
+	mi := &file_leaderd_v1_run_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -818,7 +1201,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{7}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListRunsRequest) GetParent() string {
@@ -896,7 +1279,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[8]
+	mi := &file_leaderd_v1_run_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -908,7 +1291,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[8]
+	mi := &file_leaderd_v1_run_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -921,7 +1304,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{8}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -957,7 +1340,7 @@ var File_leaderd_v1_run_proto protoreflect.FileDescriptor
 const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\n" +
 	"\x14leaderd/v1/run.proto\x12\n" +
-	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc2\x06\n" +
+	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x06\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.leaderd.v1.Run.StateR\x05state\x12\x16\n" +
@@ -977,7 +1360,8 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\x11next_attempt_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x0fnextAttemptTime\x12\x1a\n" +
 	"\brevision\x18\r \x01(\x03R\brevision\x12\x16\n" +
 	"\x06origin\x18\x14 \x01(\tR\x06origin\x12\x14\n" +
-	"\x05tries\x18\x15 \x01(\x05R\x05tries\"\x8a\x02\n" +
+	"\x05tries\x18\x15 \x01(\x05R\x05tries\x12/\n" +
+	"\x06shards\x18\x1e \x01(\v2\x17.leaderd.v1.ShardCountsR\x06shards\"\x8a\x02\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x11\n" +
@@ -993,7 +1377,7 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\rSTATE_SKIPPED\x10\n" +
 	"\x12\x10\n" +
 	"\fSTATE_MISSED\x10\v\x12\x14\n" +
-	"\x10STATE_UNREADABLE\x10\f\"\xcb\x03\n" +
+	"\x10STATE_UNREADABLE\x10\f\"\xe1\x03\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
@@ -1007,7 +1391,8 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\x05state\x18\b \x01(\x0e2\x15.leaderd.v1.Run.StateR\x05state\x12 \n" +
 	"\texit_code\x18\t \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x14\n" +
 	"\x05error\x18\n" +
-	" \x01(\tR\x05error\x120\n" +
+	" \x01(\tR\x05error\x12\x14\n" +
+	"\x05shard\x18\x1e \x01(\x05R\x05shard\x120\n" +
 	"\bprogress\x182 \x01(\v2\x14.leaderd.v1.ProgressR\bprogress\x12\x18\n" +
 	"\asnoozed\x18\x14 \x01(\bR\asnoozedB\f\n" +
 	"\n" +
@@ -1018,7 +1403,45 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12;\n" +
 	"\vreport_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"reportTime\x12H\n" +
-	"\x12estimated_end_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x10estimatedEndTime\"#\n" +
+	"\x12estimated_end_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x10estimatedEndTime\"\xc8\x01\n" +
+	"\vShardCounts\x12\x14\n" +
+	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x18\n" +
+	"\apending\x18\x02 \x01(\x05R\apending\x12\x18\n" +
+	"\arunning\x18\x03 \x01(\x05R\arunning\x12\x18\n" +
+	"\awaiting\x18\x04 \x01(\x05R\awaiting\x12\x1c\n" +
+	"\tsucceeded\x18\x05 \x01(\x05R\tsucceeded\x12\x16\n" +
+	"\x06failed\x18\x06 \x01(\x05R\x06failed\x12\x1f\n" +
+	"\vmin_success\x18\a \x01(\x05R\n" +
+	"minSuccess\"\x9f\x04\n" +
+	"\x05Shard\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x05R\x06number\x12+\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x15.leaderd.v1.Run.StateR\x05state\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\x12/\n" +
+	"\battempts\x18\x05 \x03(\v2\x13.leaderd.v1.AttemptR\battempts\x12\x1f\n" +
+	"\voutput_tail\x18\x06 \x01(\fR\n" +
+	"outputTail\x12!\n" +
+	"\foutput_bytes\x18\a \x01(\x03R\voutputBytes\x12F\n" +
+	"\x11next_attempt_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x0fnextAttemptTime\x12\"\n" +
+	"\n" +
+	"range_from\x18\t \x01(\x03H\x00R\trangeFrom\x88\x01\x01\x12\x1e\n" +
+	"\brange_to\x18\n" +
+	" \x01(\x03H\x01R\arangeTo\x88\x01\x01\x125\n" +
+	"\x06params\x18\v \x03(\v2\x1d.leaderd.v1.Shard.ParamsEntryR\x06params\x12\x12\n" +
+	"\x04node\x18\f \x01(\tR\x04node\x1a9\n" +
+	"\vParamsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
+	"\v_range_fromB\v\n" +
+	"\t_range_to\"c\n" +
+	"\x11ListShardsRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"g\n" +
+	"\x12ListShardsResponse\x12)\n" +
+	"\x06shards\x18\x01 \x03(\v2\x11.leaderd.v1.ShardR\x06shards\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"#\n" +
 	"\rGetRunRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"3\n" +
 	"\x0eGetRunResponse\x12!\n" +
@@ -1047,12 +1470,14 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\x04runs\x18\x01 \x03(\v2\x0f.leaderd.v1.RunR\x04runs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12?\n" +
 	"\rremoved_until\x18< \x01(\v2\x1a.google.protobuf.TimestampR\fremovedUntil\x12#\n" +
-	"\rremoved_count\x18= \x01(\x03R\fremovedCount2\xde\x01\n" +
+	"\rremoved_count\x18= \x01(\x03R\fremovedCount2\xab\x02\n" +
 	"\n" +
 	"RunService\x12?\n" +
 	"\x06GetRun\x12\x19.leaderd.v1.GetRunRequest\x1a\x1a.leaderd.v1.GetRunResponse\x12E\n" +
 	"\bListRuns\x12\x1b.leaderd.v1.ListRunsRequest\x1a\x1c.leaderd.v1.ListRunsResponse\x12H\n" +
-	"\tCancelRun\x12\x1c.leaderd.v1.CancelRunRequest\x1a\x1d.leaderd.v1.CancelRunResponseB7Z5github.com/leaderd/leaderd/proto/leaderd/v1;leaderdv1b\x06proto3"
+	"\tCancelRun\x12\x1c.leaderd.v1.CancelRunRequest\x1a\x1d.leaderd.v1.CancelRunResponse\x12K\n" +
+	"\n" +
+	"ListShards\x12\x1d.leaderd.v1.ListShardsRequest\x1a\x1e.leaderd.v1.ListShardsResponseB7Z5github.com/leaderd/leaderd/proto/leaderd/v1;leaderdv1b\x06proto3"
 
 var (
 	file_leaderd_v1_run_proto_rawDescOnce sync.Once
@@ -1067,52 +1492,65 @@ func file_leaderd_v1_run_proto_rawDescGZIP() []byte {
 }
 
 var file_leaderd_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_leaderd_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_leaderd_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_leaderd_v1_run_proto_goTypes = []any{
 	(Run_State)(0),                // 0: leaderd.v1.Run.State
 	(ListRunsRequest_Order)(0),    // 1: leaderd.v1.ListRunsRequest.Order
 	(*Run)(nil),                   // 2: leaderd.v1.Run
 	(*Attempt)(nil),               // 3: leaderd.v1.Attempt
 	(*Progress)(nil),              // 4: leaderd.v1.Progress
-	(*GetRunRequest)(nil),         // 5: leaderd.v1.GetRunRequest
-	(*GetRunResponse)(nil),        // 6: leaderd.v1.GetRunResponse
-	(*CancelRunRequest)(nil),      // 7: leaderd.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),     // 8: leaderd.v1.CancelRunResponse
-	(*ListRunsRequest)(nil),       // 9: leaderd.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 10: leaderd.v1.ListRunsResponse
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*ShardCounts)(nil),           // 5: leaderd.v1.ShardCounts
+	(*Shard)(nil),                 // 6: leaderd.v1.Shard
+	(*ListShardsRequest)(nil),     // 7: leaderd.v1.ListShardsRequest
+	(*ListShardsResponse)(nil),    // 8: leaderd.v1.ListShardsResponse
+	(*GetRunRequest)(nil),         // 9: leaderd.v1.GetRunRequest
+	(*GetRunResponse)(nil),        // 10: leaderd.v1.GetRunResponse
+	(*CancelRunRequest)(nil),      // 11: leaderd.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),     // 12: leaderd.v1.CancelRunResponse
+	(*ListRunsRequest)(nil),       // 13: leaderd.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),      // 14: leaderd.v1.ListRunsResponse
+	nil,                           // 15: leaderd.v1.Shard.ParamsEntry
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 }
 var file_leaderd_v1_run_proto_depIdxs = []int32{
 	0,  // 0: leaderd.v1.Run.state:type_name -> leaderd.v1.Run.State
-	11, // 1: leaderd.v1.Run.due_time:type_name -> google.protobuf.Timestamp
-	11, // 2: leaderd.v1.Run.until_time:type_name -> google.protobuf.Timestamp
+	16, // 1: leaderd.v1.Run.due_time:type_name -> google.protobuf.Timestamp
+	16, // 2: leaderd.v1.Run.until_time:type_name -> google.protobuf.Timestamp
 	3,  // 3: leaderd.v1.Run.attempts:type_name -> leaderd.v1.Attempt
-	11, // 4: leaderd.v1.Run.next_attempt_time:type_name -> google.protobuf.Timestamp
-	11, // 5: leaderd.v1.Attempt.claim_time:type_name -> google.protobuf.Timestamp
-	11, // 6: leaderd.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
-	11, // 7: leaderd.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
-	0,  // 8: leaderd.v1.Attempt.state:type_name -> leaderd.v1.Run.State
-	4,  // 9: leaderd.v1.Attempt.progress:type_name -> leaderd.v1.Progress
-	11, // 10: leaderd.v1.Progress.report_time:type_name -> google.protobuf.Timestamp
-	11, // 11: leaderd.v1.Progress.estimated_end_time:type_name -> google.protobuf.Timestamp
-	2,  // 12: leaderd.v1.GetRunResponse.run:type_name -> leaderd.v1.Run
-	2,  // 13: leaderd.v1.CancelRunResponse.run:type_name -> leaderd.v1.Run
-	1,  // 14: leaderd.v1.ListRunsRequest.order:type_name -> leaderd.v1.ListRunsRequest.Order
-	0,  // 15: leaderd.v1.ListRunsRequest.states:type_name -> leaderd.v1.Run.State
-	11, // 16: leaderd.v1.ListRunsRequest.since_time:type_name -> google.protobuf.Timestamp
-	2,  // 17: leaderd.v1.ListRunsResponse.runs:type_name -> leaderd.v1.Run
-	11, // 18: leaderd.v1.ListRunsResponse.removed_until:type_name -> google.protobuf.Timestamp
-	5,  // 19: leaderd.v1.RunService.GetRun:input_type -> leaderd.v1.GetRunRequest
-	9,  // 20: leaderd.v1.RunService.ListRuns:input_type -> leaderd.v1.ListRunsRequest
-	7,  // 21: leaderd.v1.RunService.CancelRun:input_type -> leaderd.v1.CancelRunRequest
-	6,  // 22: leaderd.v1.RunService.GetRun:output_type -> leaderd.v1.GetRunResponse
-	10, // 23: leaderd.v1.RunService.ListRuns:output_type -> leaderd.v1.ListRunsResponse
-	8,  // 24: leaderd.v1.RunService.CancelRun:output_type -> leaderd.v1.CancelRunResponse
-	22, // [22:25] is the sub-list for method output_type
-	19, // [19:22] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	16, // 4: leaderd.v1.Run.next_attempt_time:type_name -> google.protobuf.Timestamp
+	5,  // 5: leaderd.v1.Run.shards:type_name -> leaderd.v1.ShardCounts
+	16, // 6: leaderd.v1.Attempt.claim_time:type_name -> google.protobuf.Timestamp
+	16, // 7: leaderd.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
+	16, // 8: leaderd.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
+	0,  // 9: leaderd.v1.Attempt.state:type_name -> leaderd.v1.Run.State
+	4,  // 10: leaderd.v1.Attempt.progress:type_name -> leaderd.v1.Progress
+	16, // 11: leaderd.v1.Progress.report_time:type_name -> google.protobuf.Timestamp
+	16, // 12: leaderd.v1.Progress.estimated_end_time:type_name -> google.protobuf.Timestamp
+	0,  // 13: leaderd.v1.Shard.state:type_name -> leaderd.v1.Run.State
+	3,  // 14: leaderd.v1.Shard.attempts:type_name -> leaderd.v1.Attempt
+	16, // 15: leaderd.v1.Shard.next_attempt_time:type_name -> google.protobuf.Timestamp
+	15, // 16: leaderd.v1.Shard.params:type_name -> leaderd.v1.Shard.ParamsEntry
+	6,  // 17: leaderd.v1.ListShardsResponse.shards:type_name -> leaderd.v1.Shard
+	2,  // 18: leaderd.v1.GetRunResponse.run:type_name -> leaderd.v1.Run
+	2,  // 19: leaderd.v1.CancelRunResponse.run:type_name -> leaderd.v1.Run
+	1,  // 20: leaderd.v1.ListRunsRequest.order:type_name -> leaderd.v1.ListRunsRequest.Order
+	0,  // 21: leaderd.v1.ListRunsRequest.states:type_name -> leaderd.v1.Run.State
+	16, // 22: leaderd.v1.ListRunsRequest.since_time:type_name -> google.protobuf.Timestamp
+	2,  // 23: leaderd.v1.ListRunsResponse.runs:type_name -> leaderd.v1.Run
+	16, // 24: leaderd.v1.ListRunsResponse.removed_until:type_name -> google.protobuf.Timestamp
+	9,  // 25: leaderd.v1.RunService.GetRun:input_type -> leaderd.v1.GetRunRequest
+	13, // 26: leaderd.v1.RunService.ListRuns:input_type -> leaderd.v1.ListRunsRequest
+	11, // 27: leaderd.v1.RunService.CancelRun:input_type -> leaderd.v1.CancelRunRequest
+	7,  // 28: leaderd.v1.RunService.ListShards:input_type -> leaderd.v1.ListShardsRequest
+	10, // 29: leaderd.v1.RunService.GetRun:output_type -> leaderd.v1.GetRunResponse
+	14, // 30: leaderd.v1.RunService.ListRuns:output_type -> leaderd.v1.ListRunsResponse
+	12, // 31: leaderd.v1.RunService.CancelRun:output_type -> leaderd.v1.CancelRunResponse
+	8,  // 32: leaderd.v1.RunService.ListShards:output_type -> leaderd.v1.ListShardsResponse
+	29, // [29:33] is the sub-list for method output_type
+	25, // [25:29] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_run_proto_init() }
@@ -1121,13 +1559,14 @@ func file_leaderd_v1_run_proto_init() {
 		return
 	}
 	file_leaderd_v1_run_proto_msgTypes[1].OneofWrappers = []any{}
+	file_leaderd_v1_run_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_run_proto_rawDesc), len(file_leaderd_v1_run_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   9,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

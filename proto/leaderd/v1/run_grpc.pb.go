@@ -19,9 +19,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	RunService_GetRun_FullMethodName    = "/leaderd.v1.RunService/GetRun"
-	RunService_ListRuns_FullMethodName  = "/leaderd.v1.RunService/ListRuns"
-	RunService_CancelRun_FullMethodName = "/leaderd.v1.RunService/CancelRun"
+	RunService_GetRun_FullMethodName     = "/leaderd.v1.RunService/GetRun"
+	RunService_ListRuns_FullMethodName   = "/leaderd.v1.RunService/ListRuns"
+	RunService_CancelRun_FullMethodName  = "/leaderd.v1.RunService/CancelRun"
+	RunService_ListShards_FullMethodName = "/leaderd.v1.RunService/ListShards"
 )
 
 // RunServiceClient is the client API for RunService service.
@@ -39,6 +40,9 @@ type RunServiceClient interface {
 	// executor has stopped it. The verdict is cancelled:requested, with who asked
 	// and why. It answers when the wish is stored. A run that is over is refused.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*CancelRunResponse, error)
+	// ListShards answers the shards of a run that is split, in order, whether they
+	// have been claimed or not. Of another run there are none.
+	ListShards(ctx context.Context, in *ListShardsRequest, opts ...grpc.CallOption) (*ListShardsResponse, error)
 }
 
 type runServiceClient struct {
@@ -79,6 +83,16 @@ func (c *runServiceClient) CancelRun(ctx context.Context, in *CancelRunRequest, 
 	return out, nil
 }
 
+func (c *runServiceClient) ListShards(ctx context.Context, in *ListShardsRequest, opts ...grpc.CallOption) (*ListShardsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListShardsResponse)
+	err := c.cc.Invoke(ctx, RunService_ListShards_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // RunServiceServer is the server API for RunService service.
 // All implementations must embed UnimplementedRunServiceServer
 // for forward compatibility.
@@ -94,6 +108,9 @@ type RunServiceServer interface {
 	// executor has stopped it. The verdict is cancelled:requested, with who asked
 	// and why. It answers when the wish is stored. A run that is over is refused.
 	CancelRun(context.Context, *CancelRunRequest) (*CancelRunResponse, error)
+	// ListShards answers the shards of a run that is split, in order, whether they
+	// have been claimed or not. Of another run there are none.
+	ListShards(context.Context, *ListShardsRequest) (*ListShardsResponse, error)
 	mustEmbedUnimplementedRunServiceServer()
 }
 
@@ -112,6 +129,9 @@ func (UnimplementedRunServiceServer) ListRuns(context.Context, *ListRunsRequest)
 }
 func (UnimplementedRunServiceServer) CancelRun(context.Context, *CancelRunRequest) (*CancelRunResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelRun not implemented")
+}
+func (UnimplementedRunServiceServer) ListShards(context.Context, *ListShardsRequest) (*ListShardsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListShards not implemented")
 }
 func (UnimplementedRunServiceServer) mustEmbedUnimplementedRunServiceServer() {}
 func (UnimplementedRunServiceServer) testEmbeddedByValue()                    {}
@@ -188,6 +208,24 @@ func _RunService_CancelRun_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RunService_ListShards_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListShardsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).ListShards(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_ListShards_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).ListShards(ctx, req.(*ListShardsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // RunService_ServiceDesc is the grpc.ServiceDesc for RunService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -206,6 +244,10 @@ var RunService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelRun",
 			Handler:    _RunService_CancelRun_Handler,
+		},
+		{
+			MethodName: "ListShards",
+			Handler:    _RunService_ListShards_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -374,7 +374,7 @@ type Live struct {
 	Shards int32 `protobuf:"varint,3,opt,name=shards,proto3" json:"shards,omitempty"`
 	// The job's version.
 	Generation int64 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
-	// state.RunState: running or waiting.
+	// state.RunState: running or waiting; of a shard also a verdict.
 	State uint32 `protobuf:"varint,5,opt,name=state,proto3" json:"state,omitempty"`
 	// From 1.
 	Attempt int32 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -406,7 +406,15 @@ type Live struct {
 	// The run that it repeats.
 	Origin string `protobuf:"bytes,22,opt,name=origin,proto3" json:"origin,omitempty"`
 	// A bad end leaves a dead letter: the job's policy when it was claimed.
-	DeadLetter    bool `protobuf:"varint,23,opt,name=dead_letter,json=deadLetter,proto3" json:"dead_letter,omitempty"`
+	DeadLetter bool `protobuf:"varint,23,opt,name=dead_letter,json=deadLetter,proto3" json:"dead_letter,omitempty"`
+	// Of a shard of a run that is split: the ModRevision of the run's header, under
+	// which it was claimed. Its state may be a verdict.
+	Header int64 `protobuf:"varint,30,opt,name=header,proto3" json:"header,omitempty"`
+	// How such a shard ended.
+	End *ShardEnd `protobuf:"bytes,31,opt,name=end,proto3" json:"end,omitempty"`
+	// Set in the header of a run that is split: the record that stands for the run as
+	// a whole.
+	Split         *Split `protobuf:"bytes,32,opt,name=split,proto3" json:"split,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -581,6 +589,164 @@ func (x *Live) GetDeadLetter() bool {
 	return false
 }
 
+func (x *Live) GetHeader() int64 {
+	if x != nil {
+		return x.Header
+	}
+	return 0
+}
+
+func (x *Live) GetEnd() *ShardEnd {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+func (x *Live) GetSplit() *Split {
+	if x != nil {
+		return x.Split
+	}
+	return nil
+}
+
+// Split is what a run is split into.
+type Split struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As the job had it.
+	Shards *v1.Shards `protobuf:"bytes,1,opt,name=shards,proto3" json:"shards,omitempty"`
+	// Broadcast: the node of each shard.
+	Nodes         []string `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Split) Reset() {
+	*x = Split{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Split) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Split) ProtoMessage() {}
+
+func (x *Split) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Split.ProtoReflect.Descriptor instead.
+func (*Split) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Split) GetShards() *v1.Shards {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
+}
+
+func (x *Split) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+// ShardEnd is more about how a shard ended.
+type ShardEnd struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// More about why.
+	Detail string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
+	// When it was written.
+	Recorded int64 `protobuf:"varint,3,opt,name=recorded,proto3" json:"recorded,omitempty"`
+	// The end of the output.
+	Tail []byte `protobuf:"bytes,4,opt,name=tail,proto3" json:"tail,omitempty"`
+	// Its whole size.
+	OutputBytes   int64 `protobuf:"varint,5,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardEnd) Reset() {
+	*x = ShardEnd{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardEnd) ProtoMessage() {}
+
+func (x *ShardEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardEnd.ProtoReflect.Descriptor instead.
+func (*ShardEnd) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ShardEnd) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ShardEnd) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *ShardEnd) GetRecorded() int64 {
+	if x != nil {
+		return x.Recorded
+	}
+	return 0
+}
+
+func (x *ShardEnd) GetTail() []byte {
+	if x != nil {
+		return x.Tail
+	}
+	return nil
+}
+
+func (x *ShardEnd) GetOutputBytes() int64 {
+	if x != nil {
+		return x.OutputBytes
+	}
+	return 0
+}
+
 // Place is the value of gates/….
 type Place struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -594,7 +760,7 @@ type Place struct {
 
 func (x *Place) Reset() {
 	*x = Place{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[4]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -606,7 +772,7 @@ func (x *Place) String() string {
 func (*Place) ProtoMessage() {}
 
 func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[4]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -619,7 +785,7 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Place.ProtoReflect.Descriptor instead.
 func (*Place) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{4}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Place) GetJob() string {
@@ -653,7 +819,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[5]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -665,7 +831,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[5]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -678,7 +844,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{5}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Cancel) GetRequested() int64 {
@@ -746,7 +912,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +924,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +937,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{6}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -902,14 +1068,19 @@ type Record struct {
 	// The run that it repeats.
 	Origin string `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
 	// How many of its attempts counted against the job's retry policy.
-	Tries         int32 `protobuf:"varint,21,opt,name=tries,proto3" json:"tries,omitempty"`
+	Tries int32 `protobuf:"varint,21,opt,name=tries,proto3" json:"tries,omitempty"`
+	// Of a run that was split: how each shard ended, in order. What all share is left
+	// out.
+	Ends []*Live `protobuf:"bytes,30,rep,name=ends,proto3" json:"ends,omitempty"`
+	// What such a run was split into.
+	Split         *Split `protobuf:"bytes,31,opt,name=split,proto3" json:"split,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -921,7 +1092,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -934,7 +1105,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{7}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Record) GetGeneration() int64 {
@@ -1035,6 +1206,20 @@ func (x *Record) GetTries() int32 {
 	return 0
 }
 
+func (x *Record) GetEnds() []*Live {
+	if x != nil {
+		return x.Ends
+	}
+	return nil
+}
+
+func (x *Record) GetSplit() *Split {
+	if x != nil {
+		return x.Split
+	}
+	return nil
+}
+
 // Pending is the value of pending/….
 type Pending struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1056,7 +1241,7 @@ type Pending struct {
 
 func (x *Pending) Reset() {
 	*x = Pending{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1068,7 +1253,7 @@ func (x *Pending) String() string {
 func (*Pending) ProtoMessage() {}
 
 func (x *Pending) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1081,7 +1266,7 @@ func (x *Pending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pending.ProtoReflect.Descriptor instead.
 func (*Pending) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{8}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Pending) GetRequested() int64 {
@@ -1149,7 +1334,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1346,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1359,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{9}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Checkpoint) GetData() []byte {
@@ -1242,7 +1427,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1439,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1452,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{10}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Progress) GetDone() int64 {
@@ -1342,7 +1527,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1354,7 +1539,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1367,7 +1552,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Node) GetControl() bool {
@@ -1453,7 +1638,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1650,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1663,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Watermark) GetInstant() int64 {
@@ -1571,7 +1756,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1768,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1781,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{13}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ClockSkew) GetNode() string {
@@ -1632,7 +1817,7 @@ type Late struct {
 
 func (x *Late) Reset() {
 	*x = Late{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1829,7 @@ func (x *Late) String() string {
 func (*Late) ProtoMessage() {}
 
 func (x *Late) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1842,7 @@ func (x *Late) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Late.ProtoReflect.Descriptor instead.
 func (*Late) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{14}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Late) GetRuns() int64 {
@@ -1708,7 +1893,7 @@ type UnreadableGate struct {
 
 func (x *UnreadableGate) Reset() {
 	*x = UnreadableGate{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1720,7 +1905,7 @@ func (x *UnreadableGate) String() string {
 func (*UnreadableGate) ProtoMessage() {}
 
 func (x *UnreadableGate) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,7 +1918,7 @@ func (x *UnreadableGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreadableGate.ProtoReflect.Descriptor instead.
 func (*UnreadableGate) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{15}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UnreadableGate) GetNamespace() string {
@@ -1766,7 +1951,7 @@ type Closed struct {
 
 func (x *Closed) Reset() {
 	*x = Closed{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +1963,7 @@ func (x *Closed) String() string {
 func (*Closed) ProtoMessage() {}
 
 func (x *Closed) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1791,7 +1976,7 @@ func (x *Closed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Closed.ProtoReflect.Descriptor instead.
 func (*Closed) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{16}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Closed) GetInstant() int64 {
@@ -1866,7 +2051,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +2063,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +2076,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{17}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Backfill) GetFrom() int64 {
@@ -2054,7 +2239,7 @@ type BackfillSlots struct {
 
 func (x *BackfillSlots) Reset() {
 	*x = BackfillSlots{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2066,7 +2251,7 @@ func (x *BackfillSlots) String() string {
 func (*BackfillSlots) ProtoMessage() {}
 
 func (x *BackfillSlots) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2079,7 +2264,7 @@ func (x *BackfillSlots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillSlots.ProtoReflect.Descriptor instead.
 func (*BackfillSlots) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{18}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *BackfillSlots) GetSteps() []int64 {
@@ -2102,7 +2287,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2114,7 +2299,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2127,7 +2312,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{19}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Segment) GetBlock() []byte {
@@ -2161,7 +2346,7 @@ type SegmentBlock struct {
 
 func (x *SegmentBlock) Reset() {
 	*x = SegmentBlock{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2358,7 @@ func (x *SegmentBlock) String() string {
 func (*SegmentBlock) ProtoMessage() {}
 
 func (x *SegmentBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2371,7 @@ func (x *SegmentBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentBlock.ProtoReflect.Descriptor instead.
 func (*SegmentBlock) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{20}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SegmentBlock) GetRuns() []string {
@@ -2223,7 +2408,7 @@ type Swept struct {
 
 func (x *Swept) Reset() {
 	*x = Swept{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[21]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2235,7 +2420,7 @@ func (x *Swept) String() string {
 func (*Swept) ProtoMessage() {}
 
 func (x *Swept) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[21]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2248,7 +2433,7 @@ func (x *Swept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Swept.ProtoReflect.Descriptor instead.
 func (*Swept) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{21}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Swept) GetFloor() int64 {
@@ -2278,7 +2463,7 @@ type Unique struct {
 
 func (x *Unique) Reset() {
 	*x = Unique{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[22]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2290,7 +2475,7 @@ func (x *Unique) String() string {
 func (*Unique) ProtoMessage() {}
 
 func (x *Unique) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[22]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2303,7 +2488,7 @@ func (x *Unique) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unique.ProtoReflect.Descriptor instead.
 func (*Unique) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{22}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Unique) GetRun() string {
@@ -2324,7 +2509,7 @@ var File_leaderd_state_v1_state_proto protoreflect.FileDescriptor
 
 const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\n" +
-	"\x1cleaderd/state/v1/state.proto\x12\x10leaderd.state.v1\x1a\x1eleaderd/v1/calendar_spec.proto\x1a\x14leaderd/v1/job.proto\"\x9f\x03\n" +
+	"\x1cleaderd/state/v1/state.proto\x12\x10leaderd.state.v1\x1a\x1eleaderd/v1/calendar_spec.proto\x1a\x14leaderd/v1/job.proto\x1a\x1cleaderd/v1/shards_spec.proto\"\x9f\x03\n" +
 	"\x03Job\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1e\n" +
@@ -2360,7 +2545,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06change\x18\x02 \x01(\rR\x06change\x12\x14\n" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04time\x18\x05 \x01(\x03R\x04time\"\xaf\x04\n" +
+	"\x04time\x18\x05 \x01(\x03R\x04time\"\xa4\x05\n" +
 	"\x04Live\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12\x14\n" +
 	"\x05shard\x18\x02 \x01(\x05R\x05shard\x12\x16\n" +
@@ -2386,7 +2571,19 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\asnoozes\x18\x15 \x01(\x05R\asnoozes\x12\x16\n" +
 	"\x06origin\x18\x16 \x01(\tR\x06origin\x12\x1f\n" +
 	"\vdead_letter\x18\x17 \x01(\bR\n" +
-	"deadLetter\"+\n" +
+	"deadLetter\x12\x16\n" +
+	"\x06header\x18\x1e \x01(\x03R\x06header\x12,\n" +
+	"\x03end\x18\x1f \x01(\v2\x1a.leaderd.state.v1.ShardEndR\x03end\x12-\n" +
+	"\x05split\x18  \x01(\v2\x17.leaderd.state.v1.SplitR\x05split\"I\n" +
+	"\x05Split\x12*\n" +
+	"\x06shards\x18\x01 \x01(\v2\x12.leaderd.v1.ShardsR\x06shards\x12\x14\n" +
+	"\x05nodes\x18\x02 \x03(\tR\x05nodes\"\x8d\x01\n" +
+	"\bShardEnd\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x1a\n" +
+	"\brecorded\x18\x03 \x01(\x03R\brecorded\x12\x12\n" +
+	"\x04tail\x18\x04 \x01(\fR\x04tail\x12!\n" +
+	"\foutput_bytes\x18\x05 \x01(\x03R\voutputBytes\"+\n" +
 	"\x05Place\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\tR\x03run\"l\n" +
@@ -2412,7 +2609,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x10progress_message\x184 \x01(\tR\x0fprogressMessage\x12\x18\n" +
 	"\asnoozed\x18\x14 \x01(\bR\asnoozedB\f\n" +
 	"\n" +
-	"_exit_code\"\xfc\x02\n" +
+	"_exit_code\"\xd7\x03\n" +
 	"\x06Record\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -2430,7 +2627,9 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x04tail\x18\v \x01(\fR\x04tail\x12!\n" +
 	"\foutput_bytes\x18\f \x01(\x03R\voutputBytes\x12\x16\n" +
 	"\x06origin\x18\x14 \x01(\tR\x06origin\x12\x14\n" +
-	"\x05tries\x18\x15 \x01(\x05R\x05tries\"\xaa\x01\n" +
+	"\x05tries\x18\x15 \x01(\x05R\x05tries\x12*\n" +
+	"\x04ends\x18\x1e \x03(\v2\x16.leaderd.state.v1.LiveR\x04ends\x12-\n" +
+	"\x05split\x18\x1f \x01(\v2\x17.leaderd.state.v1.SplitR\x05split\"\xaa\x01\n" +
 	"\aPending\x12\x1c\n" +
 	"\trequested\x18\x01 \x01(\x03R\trequested\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
@@ -2546,53 +2745,61 @@ func file_leaderd_state_v1_state_proto_rawDescGZIP() []byte {
 	return file_leaderd_state_v1_state_proto_rawDescData
 }
 
-var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_leaderd_state_v1_state_proto_goTypes = []any{
 	(*Job)(nil),             // 0: leaderd.state.v1.Job
 	(*Calendar)(nil),        // 1: leaderd.state.v1.Calendar
 	(*Version)(nil),         // 2: leaderd.state.v1.Version
 	(*Live)(nil),            // 3: leaderd.state.v1.Live
-	(*Place)(nil),           // 4: leaderd.state.v1.Place
-	(*Cancel)(nil),          // 5: leaderd.state.v1.Cancel
-	(*Attempt)(nil),         // 6: leaderd.state.v1.Attempt
-	(*Record)(nil),          // 7: leaderd.state.v1.Record
-	(*Pending)(nil),         // 8: leaderd.state.v1.Pending
-	(*Checkpoint)(nil),      // 9: leaderd.state.v1.Checkpoint
-	(*Progress)(nil),        // 10: leaderd.state.v1.Progress
-	(*Node)(nil),            // 11: leaderd.state.v1.Node
-	(*Watermark)(nil),       // 12: leaderd.state.v1.Watermark
-	(*ClockSkew)(nil),       // 13: leaderd.state.v1.ClockSkew
-	(*Late)(nil),            // 14: leaderd.state.v1.Late
-	(*UnreadableGate)(nil),  // 15: leaderd.state.v1.UnreadableGate
-	(*Closed)(nil),          // 16: leaderd.state.v1.Closed
-	(*Backfill)(nil),        // 17: leaderd.state.v1.Backfill
-	(*BackfillSlots)(nil),   // 18: leaderd.state.v1.BackfillSlots
-	(*Segment)(nil),         // 19: leaderd.state.v1.Segment
-	(*SegmentBlock)(nil),    // 20: leaderd.state.v1.SegmentBlock
-	(*Swept)(nil),           // 21: leaderd.state.v1.Swept
-	(*Unique)(nil),          // 22: leaderd.state.v1.Unique
-	nil,                     // 23: leaderd.state.v1.Node.LabelsEntry
-	(*v1.JobSpec)(nil),      // 24: leaderd.v1.JobSpec
-	(*v1.JobCalendar)(nil),  // 25: leaderd.v1.JobCalendar
-	(*v1.CalendarSpec)(nil), // 26: leaderd.v1.CalendarSpec
+	(*Split)(nil),           // 4: leaderd.state.v1.Split
+	(*ShardEnd)(nil),        // 5: leaderd.state.v1.ShardEnd
+	(*Place)(nil),           // 6: leaderd.state.v1.Place
+	(*Cancel)(nil),          // 7: leaderd.state.v1.Cancel
+	(*Attempt)(nil),         // 8: leaderd.state.v1.Attempt
+	(*Record)(nil),          // 9: leaderd.state.v1.Record
+	(*Pending)(nil),         // 10: leaderd.state.v1.Pending
+	(*Checkpoint)(nil),      // 11: leaderd.state.v1.Checkpoint
+	(*Progress)(nil),        // 12: leaderd.state.v1.Progress
+	(*Node)(nil),            // 13: leaderd.state.v1.Node
+	(*Watermark)(nil),       // 14: leaderd.state.v1.Watermark
+	(*ClockSkew)(nil),       // 15: leaderd.state.v1.ClockSkew
+	(*Late)(nil),            // 16: leaderd.state.v1.Late
+	(*UnreadableGate)(nil),  // 17: leaderd.state.v1.UnreadableGate
+	(*Closed)(nil),          // 18: leaderd.state.v1.Closed
+	(*Backfill)(nil),        // 19: leaderd.state.v1.Backfill
+	(*BackfillSlots)(nil),   // 20: leaderd.state.v1.BackfillSlots
+	(*Segment)(nil),         // 21: leaderd.state.v1.Segment
+	(*SegmentBlock)(nil),    // 22: leaderd.state.v1.SegmentBlock
+	(*Swept)(nil),           // 23: leaderd.state.v1.Swept
+	(*Unique)(nil),          // 24: leaderd.state.v1.Unique
+	nil,                     // 25: leaderd.state.v1.Node.LabelsEntry
+	(*v1.JobSpec)(nil),      // 26: leaderd.v1.JobSpec
+	(*v1.JobCalendar)(nil),  // 27: leaderd.v1.JobCalendar
+	(*v1.CalendarSpec)(nil), // 28: leaderd.v1.CalendarSpec
+	(*v1.Shards)(nil),       // 29: leaderd.v1.Shards
 }
 var file_leaderd_state_v1_state_proto_depIdxs = []int32{
-	24, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
-	25, // 1: leaderd.state.v1.Job.calendars:type_name -> leaderd.v1.JobCalendar
-	26, // 2: leaderd.state.v1.Calendar.spec:type_name -> leaderd.v1.CalendarSpec
+	26, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
+	27, // 1: leaderd.state.v1.Job.calendars:type_name -> leaderd.v1.JobCalendar
+	28, // 2: leaderd.state.v1.Calendar.spec:type_name -> leaderd.v1.CalendarSpec
 	0,  // 3: leaderd.state.v1.Version.job:type_name -> leaderd.state.v1.Job
-	6,  // 4: leaderd.state.v1.Live.attempts:type_name -> leaderd.state.v1.Attempt
-	6,  // 5: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
-	23, // 6: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
-	14, // 7: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
-	15, // 8: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
-	13, // 9: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
-	7,  // 10: leaderd.state.v1.SegmentBlock.records:type_name -> leaderd.state.v1.Record
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	8,  // 4: leaderd.state.v1.Live.attempts:type_name -> leaderd.state.v1.Attempt
+	5,  // 5: leaderd.state.v1.Live.end:type_name -> leaderd.state.v1.ShardEnd
+	4,  // 6: leaderd.state.v1.Live.split:type_name -> leaderd.state.v1.Split
+	29, // 7: leaderd.state.v1.Split.shards:type_name -> leaderd.v1.Shards
+	8,  // 8: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
+	3,  // 9: leaderd.state.v1.Record.ends:type_name -> leaderd.state.v1.Live
+	4,  // 10: leaderd.state.v1.Record.split:type_name -> leaderd.state.v1.Split
+	25, // 11: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
+	16, // 12: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
+	17, // 13: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
+	15, // 14: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
+	9,  // 15: leaderd.state.v1.SegmentBlock.records:type_name -> leaderd.state.v1.Record
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_state_v1_state_proto_init() }
@@ -2600,14 +2807,14 @@ func file_leaderd_state_v1_state_proto_init() {
 	if File_leaderd_state_v1_state_proto != nil {
 		return
 	}
-	file_leaderd_state_v1_state_proto_msgTypes[6].OneofWrappers = []any{}
+	file_leaderd_state_v1_state_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_state_v1_state_proto_rawDesc), len(file_leaderd_state_v1_state_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

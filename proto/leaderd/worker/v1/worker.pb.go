@@ -894,7 +894,11 @@ type Entry struct {
 	// It waits for other runs, and its start deadline counts from due.
 	Queued bool `protobuf:"varint,11,opt,name=queued,proto3" json:"queued,omitempty"`
 	// The run that it repeats: a dead letter.
-	Origin        string `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
+	Origin string `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
+	// It is a shard of a run that is split.
+	Split bool `protobuf:"varint,30,opt,name=split,proto3" json:"split,omitempty"`
+	// The run is known to have been split: the shard has no start deadline.
+	Begun         bool `protobuf:"varint,31,opt,name=begun,proto3" json:"begun,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1011,6 +1015,20 @@ func (x *Entry) GetOrigin() string {
 		return x.Origin
 	}
 	return ""
+}
+
+func (x *Entry) GetSplit() bool {
+	if x != nil {
+		return x.Split
+	}
+	return false
+}
+
+func (x *Entry) GetBegun() bool {
+	if x != nil {
+		return x.Begun
+	}
+	return false
 }
 
 // Revoke takes entries back.
@@ -1913,7 +1931,9 @@ type Claim struct {
 	// The slot is due: apply the overlap policy if the gate is held.
 	ApplyOverlap bool `protobuf:"varint,9,opt,name=apply_overlap,json=applyOverlap,proto3" json:"apply_overlap,omitempty"`
 	// See state.Gate; absent where only exclusive counts.
-	Gate          *Gate `protobuf:"bytes,10,opt,name=gate,proto3" json:"gate,omitempty"`
+	Gate *Gate `protobuf:"bytes,10,opt,name=gate,proto3" json:"gate,omitempty"`
+	// It is for a shard of a run that is split.
+	Split         bool `protobuf:"varint,30,opt,name=split,proto3" json:"split,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2018,6 +2038,13 @@ func (x *Claim) GetGate() *Gate {
 	return nil
 }
 
+func (x *Claim) GetSplit() bool {
+	if x != nil {
+		return x.Split
+	}
+	return false
+}
+
 // Gate bounds how many runs are live: see state.Gate.
 type Gate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2107,7 +2134,9 @@ type ClaimAnswer struct {
 	// Claimed: whether the record holds the job's overlap gate, where that differs
 	// from what the claim said: a further attempt's record stays where the run's
 	// first one put it. Absent: as the claim said.
-	Exclusive     *bool `protobuf:"varint,5,opt,name=exclusive,proto3,oneof" json:"exclusive,omitempty"`
+	Exclusive *bool `protobuf:"varint,5,opt,name=exclusive,proto3,oneof" json:"exclusive,omitempty"`
+	// Claimed: what a shard of a run that is split is given.
+	Part          *Part `protobuf:"bytes,30,opt,name=part,proto3" json:"part,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2177,6 +2206,87 @@ func (x *ClaimAnswer) GetExclusive() bool {
 	return false
 }
 
+func (x *ClaimAnswer) GetPart() *Part {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+// Part is what a shard is given beside its number.
+type Part struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first and the last of its numbers, where has_range is set. It has none
+	// where the last is less than the first.
+	From int64 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	// See from.
+	To int64 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
+	// Whether it is given numbers.
+	HasRange bool `protobuf:"varint,3,opt,name=has_range,json=hasRange,proto3" json:"has_range,omitempty"`
+	// Its parameters.
+	Params        map[string]string `protobuf:"bytes,4,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Part) Reset() {
+	*x = Part{}
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Part) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Part) ProtoMessage() {}
+
+func (x *Part) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Part.ProtoReflect.Descriptor instead.
+func (*Part) Descriptor() ([]byte, []int) {
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Part) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Part) GetTo() int64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *Part) GetHasRange() bool {
+	if x != nil {
+		return x.HasRange
+	}
+	return false
+}
+
+func (x *Part) GetParams() map[string]string {
+	if x != nil {
+		return x.Params
+	}
+	return nil
+}
+
 // Finish asks for a verdict, or for another attempt: see state.Finish.
 type Finish struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2215,7 +2325,7 @@ type Finish struct {
 
 func (x *Finish) Reset() {
 	*x = Finish{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[26]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2227,7 +2337,7 @@ func (x *Finish) String() string {
 func (*Finish) ProtoMessage() {}
 
 func (x *Finish) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[26]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +2350,7 @@ func (x *Finish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finish.ProtoReflect.Descriptor instead.
 func (*Finish) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{26}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Finish) GetNamespace() string {
@@ -2374,7 +2484,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2386,7 +2496,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2399,7 +2509,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{27}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Checkpoint) GetNamespace() string {
@@ -2509,7 +2619,7 @@ type SaveProgress struct {
 
 func (x *SaveProgress) Reset() {
 	*x = SaveProgress{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2521,7 +2631,7 @@ func (x *SaveProgress) String() string {
 func (*SaveProgress) ProtoMessage() {}
 
 func (x *SaveProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2534,7 +2644,7 @@ func (x *SaveProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveProgress.ProtoReflect.Descriptor instead.
 func (*SaveProgress) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{28}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SaveProgress) GetNamespace() string {
@@ -2599,7 +2709,7 @@ type TokenAnswer struct {
 
 func (x *TokenAnswer) Reset() {
 	*x = TokenAnswer{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2611,7 +2721,7 @@ func (x *TokenAnswer) String() string {
 func (*TokenAnswer) ProtoMessage() {}
 
 func (x *TokenAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2624,7 +2734,7 @@ func (x *TokenAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenAnswer.ProtoReflect.Descriptor instead.
 func (*TokenAnswer) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{29}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TokenAnswer) GetStatus() uint32 {
@@ -2660,7 +2770,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2672,7 +2782,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2685,7 +2795,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{30}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetCheckpointRequest) GetNamespace() string {
@@ -2744,7 +2854,7 @@ type GetCheckpointResponse struct {
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[31]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2756,7 +2866,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[31]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2769,7 +2879,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{31}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetCheckpointResponse) GetData() []byte {
@@ -2829,7 +2939,7 @@ type GetPayloadRequest struct {
 
 func (x *GetPayloadRequest) Reset() {
 	*x = GetPayloadRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +2951,7 @@ func (x *GetPayloadRequest) String() string {
 func (*GetPayloadRequest) ProtoMessage() {}
 
 func (x *GetPayloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +2964,7 @@ func (x *GetPayloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPayloadRequest.ProtoReflect.Descriptor instead.
 func (*GetPayloadRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{32}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetPayloadRequest) GetNamespace() string {
@@ -2889,7 +2999,7 @@ type GetPayloadResponse struct {
 
 func (x *GetPayloadResponse) Reset() {
 	*x = GetPayloadResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +3011,7 @@ func (x *GetPayloadResponse) String() string {
 func (*GetPayloadResponse) ProtoMessage() {}
 
 func (x *GetPayloadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +3024,7 @@ func (x *GetPayloadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPayloadResponse.ProtoReflect.Descriptor instead.
 func (*GetPayloadResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{33}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetPayloadResponse) GetPayload() []byte {
@@ -2933,7 +3043,7 @@ type FollowLeaderRequest struct {
 
 func (x *FollowLeaderRequest) Reset() {
 	*x = FollowLeaderRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[34]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2945,7 +3055,7 @@ func (x *FollowLeaderRequest) String() string {
 func (*FollowLeaderRequest) ProtoMessage() {}
 
 func (x *FollowLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[34]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2958,7 +3068,7 @@ func (x *FollowLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLeaderRequest.ProtoReflect.Descriptor instead.
 func (*FollowLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{34}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{35}
 }
 
 // FollowLeaderResponse says who leads.
@@ -2978,7 +3088,7 @@ type FollowLeaderResponse struct {
 
 func (x *FollowLeaderResponse) Reset() {
 	*x = FollowLeaderResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[35]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2990,7 +3100,7 @@ func (x *FollowLeaderResponse) String() string {
 func (*FollowLeaderResponse) ProtoMessage() {}
 
 func (x *FollowLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[35]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3003,7 +3113,7 @@ func (x *FollowLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLeaderResponse.ProtoReflect.Descriptor instead.
 func (*FollowLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{35}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FollowLeaderResponse) GetName() string {
@@ -3089,7 +3199,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x04spec\x18\x06 \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\"i\n" +
 	"\x04Plan\x12-\n" +
 	"\x05specs\x18\x01 \x03(\v2\x17.leaderd.worker.v1.SpecR\x05specs\x122\n" +
-	"\aentries\x18\x02 \x03(\v2\x18.leaderd.worker.v1.EntryR\aentries\"\xb3\x02\n" +
+	"\aentries\x18\x02 \x03(\v2\x18.leaderd.worker.v1.EntryR\aentries\"\xdf\x02\n" +
 	"\x05Entry\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\rR\x03ref\x12\x10\n" +
 	"\x03due\x18\x02 \x01(\x03R\x03due\x12\x10\n" +
@@ -3103,7 +3213,9 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x0fclosed_revision\x18\n" +
 	" \x01(\x03R\x0eclosedRevision\x12\x16\n" +
 	"\x06queued\x18\v \x01(\bR\x06queued\x12\x16\n" +
-	"\x06origin\x18\x14 \x01(\tR\x06origin\"\x1c\n" +
+	"\x06origin\x18\x14 \x01(\tR\x06origin\x12\x14\n" +
+	"\x05split\x18\x1e \x01(\bR\x05split\x12\x14\n" +
+	"\x05begun\x18\x1f \x01(\bR\x05begun\"\x1c\n" +
 	"\x06Revoke\x12\x12\n" +
 	"\x04refs\x18\x01 \x03(\rR\x04refs\"A\n" +
 	"\x06Report\x127\n" +
@@ -3165,7 +3277,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x04code\x18\x03 \x01(\x05R\x04code\x126\n" +
 	"\x05claim\x18\x04 \x01(\v2\x1e.leaderd.worker.v1.ClaimAnswerH\x00R\x05claim\x126\n" +
 	"\x05token\x18\x05 \x01(\v2\x1e.leaderd.worker.v1.TokenAnswerH\x00R\x05tokenB\x06\n" +
-	"\x04kind\"\xcf\x02\n" +
+	"\x04kind\"\xe5\x02\n" +
 	"\x05Claim\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12!\n" +
@@ -3177,21 +3289,31 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x0fclosed_revision\x18\b \x01(\x03R\x0eclosedRevision\x12#\n" +
 	"\rapply_overlap\x18\t \x01(\bR\fapplyOverlap\x12+\n" +
 	"\x04gate\x18\n" +
-	" \x01(\v2\x17.leaderd.worker.v1.GateR\x04gate\"\x93\x01\n" +
+	" \x01(\v2\x17.leaderd.worker.v1.GateR\x04gate\x12\x14\n" +
+	"\x05split\x18\x1e \x01(\bR\x05split\"\x93\x01\n" +
 	"\x04Gate\x12+\n" +
 	"\x06policy\x18\x01 \x01(\x0e2\x13.leaderd.v1.OverlapR\x06policy\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12'\n" +
 	"\x0fconcurrency_key\x18\x03 \x01(\tR\x0econcurrencyKey\x12\x1f\n" +
 	"\vqueue_limit\x18\x04 \x01(\x05R\n" +
-	"queueLimit\"\xcf\x01\n" +
+	"queueLimit\"\xfc\x01\n" +
 	"\vClaimAnswer\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x03R\x05token\x125\n" +
 	"\battempts\x18\x03 \x03(\v2\x19.leaderd.state.v1.AttemptR\battempts\x12*\n" +
 	"\x04live\x18\x04 \x01(\v2\x16.leaderd.state.v1.LiveR\x04live\x12!\n" +
-	"\texclusive\x18\x05 \x01(\bH\x00R\texclusive\x88\x01\x01B\f\n" +
+	"\texclusive\x18\x05 \x01(\bH\x00R\texclusive\x88\x01\x01\x12+\n" +
+	"\x04part\x18\x1e \x01(\v2\x17.leaderd.worker.v1.PartR\x04partB\f\n" +
 	"\n" +
-	"_exclusive\"\x94\x03\n" +
+	"_exclusive\"\xbf\x01\n" +
+	"\x04Part\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\x03R\x02to\x12\x1b\n" +
+	"\thas_range\x18\x03 \x01(\bR\bhasRange\x12;\n" +
+	"\x06params\x18\x04 \x03(\v2#.leaderd.worker.v1.Part.ParamsEntryR\x06params\x1a9\n" +
+	"\vParamsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x94\x03\n" +
 	"\x06Finish\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12*\n" +
@@ -3284,7 +3406,7 @@ func file_leaderd_worker_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_leaderd_worker_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_leaderd_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_leaderd_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_leaderd_worker_v1_worker_proto_goTypes = []any{
 	(Progress_Step)(0),            // 0: leaderd.worker.v1.Progress.Step
 	(*AttendRequest)(nil),         // 1: leaderd.worker.v1.AttendRequest
@@ -3313,23 +3435,25 @@ var file_leaderd_worker_v1_worker_proto_goTypes = []any{
 	(*Claim)(nil),                 // 24: leaderd.worker.v1.Claim
 	(*Gate)(nil),                  // 25: leaderd.worker.v1.Gate
 	(*ClaimAnswer)(nil),           // 26: leaderd.worker.v1.ClaimAnswer
-	(*Finish)(nil),                // 27: leaderd.worker.v1.Finish
-	(*Checkpoint)(nil),            // 28: leaderd.worker.v1.Checkpoint
-	(*SaveProgress)(nil),          // 29: leaderd.worker.v1.SaveProgress
-	(*TokenAnswer)(nil),           // 30: leaderd.worker.v1.TokenAnswer
-	(*GetCheckpointRequest)(nil),  // 31: leaderd.worker.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil), // 32: leaderd.worker.v1.GetCheckpointResponse
-	(*GetPayloadRequest)(nil),     // 33: leaderd.worker.v1.GetPayloadRequest
-	(*GetPayloadResponse)(nil),    // 34: leaderd.worker.v1.GetPayloadResponse
-	(*FollowLeaderRequest)(nil),   // 35: leaderd.worker.v1.FollowLeaderRequest
-	(*FollowLeaderResponse)(nil),  // 36: leaderd.worker.v1.FollowLeaderResponse
-	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
-	(*v1.JobSpec)(nil),            // 38: leaderd.v1.JobSpec
-	(*v11.Node)(nil),              // 39: leaderd.state.v1.Node
-	(*v11.Live)(nil),              // 40: leaderd.state.v1.Live
-	(v1.Overlap)(0),               // 41: leaderd.v1.Overlap
-	(*v11.Attempt)(nil),           // 42: leaderd.state.v1.Attempt
-	(*v11.Progress)(nil),          // 43: leaderd.state.v1.Progress
+	(*Part)(nil),                  // 27: leaderd.worker.v1.Part
+	(*Finish)(nil),                // 28: leaderd.worker.v1.Finish
+	(*Checkpoint)(nil),            // 29: leaderd.worker.v1.Checkpoint
+	(*SaveProgress)(nil),          // 30: leaderd.worker.v1.SaveProgress
+	(*TokenAnswer)(nil),           // 31: leaderd.worker.v1.TokenAnswer
+	(*GetCheckpointRequest)(nil),  // 32: leaderd.worker.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil), // 33: leaderd.worker.v1.GetCheckpointResponse
+	(*GetPayloadRequest)(nil),     // 34: leaderd.worker.v1.GetPayloadRequest
+	(*GetPayloadResponse)(nil),    // 35: leaderd.worker.v1.GetPayloadResponse
+	(*FollowLeaderRequest)(nil),   // 36: leaderd.worker.v1.FollowLeaderRequest
+	(*FollowLeaderResponse)(nil),  // 37: leaderd.worker.v1.FollowLeaderResponse
+	nil,                           // 38: leaderd.worker.v1.Part.ParamsEntry
+	(*durationpb.Duration)(nil),   // 39: google.protobuf.Duration
+	(*v1.JobSpec)(nil),            // 40: leaderd.v1.JobSpec
+	(*v11.Node)(nil),              // 41: leaderd.state.v1.Node
+	(*v11.Live)(nil),              // 42: leaderd.state.v1.Live
+	(v1.Overlap)(0),               // 43: leaderd.v1.Overlap
+	(*v11.Attempt)(nil),           // 44: leaderd.state.v1.Attempt
+	(*v11.Progress)(nil),          // 45: leaderd.state.v1.Progress
 }
 var file_leaderd_worker_v1_worker_proto_depIdxs = []int32{
 	4,  // 0: leaderd.worker.v1.AttendRequest.hello:type_name -> leaderd.worker.v1.Hello
@@ -3341,55 +3465,57 @@ var file_leaderd_worker_v1_worker_proto_depIdxs = []int32{
 	7,  // 6: leaderd.worker.v1.AttendResponse.pulse:type_name -> leaderd.worker.v1.Pulse
 	3,  // 7: leaderd.worker.v1.AttendResponse.cancel:type_name -> leaderd.worker.v1.Cancel
 	5,  // 8: leaderd.worker.v1.Hello.held:type_name -> leaderd.worker.v1.Held
-	37, // 9: leaderd.worker.v1.Welcome.horizon:type_name -> google.protobuf.Duration
-	37, // 10: leaderd.worker.v1.Welcome.pulse_interval:type_name -> google.protobuf.Duration
-	38, // 11: leaderd.worker.v1.Spec.spec:type_name -> leaderd.v1.JobSpec
+	39, // 9: leaderd.worker.v1.Welcome.horizon:type_name -> google.protobuf.Duration
+	39, // 10: leaderd.worker.v1.Welcome.pulse_interval:type_name -> google.protobuf.Duration
+	40, // 11: leaderd.worker.v1.Spec.spec:type_name -> leaderd.v1.JobSpec
 	8,  // 12: leaderd.worker.v1.Plan.specs:type_name -> leaderd.worker.v1.Spec
 	10, // 13: leaderd.worker.v1.Plan.entries:type_name -> leaderd.worker.v1.Entry
 	13, // 14: leaderd.worker.v1.Report.progress:type_name -> leaderd.worker.v1.Progress
 	0,  // 15: leaderd.worker.v1.Progress.step:type_name -> leaderd.worker.v1.Progress.Step
-	39, // 16: leaderd.worker.v1.RegisterRequest.node:type_name -> leaderd.state.v1.Node
-	37, // 17: leaderd.worker.v1.RegisterRequest.ttl:type_name -> google.protobuf.Duration
-	37, // 18: leaderd.worker.v1.RegisterResponse.ttl:type_name -> google.protobuf.Duration
-	37, // 19: leaderd.worker.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
+	41, // 16: leaderd.worker.v1.RegisterRequest.node:type_name -> leaderd.state.v1.Node
+	39, // 17: leaderd.worker.v1.RegisterRequest.ttl:type_name -> google.protobuf.Duration
+	39, // 18: leaderd.worker.v1.RegisterResponse.ttl:type_name -> google.protobuf.Duration
+	39, // 19: leaderd.worker.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
 	21, // 20: leaderd.worker.v1.RecordRequest.entries:type_name -> leaderd.worker.v1.RecordEntry
 	24, // 21: leaderd.worker.v1.RecordEntry.claim:type_name -> leaderd.worker.v1.Claim
-	27, // 22: leaderd.worker.v1.RecordEntry.finish:type_name -> leaderd.worker.v1.Finish
-	28, // 23: leaderd.worker.v1.RecordEntry.checkpoint:type_name -> leaderd.worker.v1.Checkpoint
-	29, // 24: leaderd.worker.v1.RecordEntry.progress:type_name -> leaderd.worker.v1.SaveProgress
+	28, // 22: leaderd.worker.v1.RecordEntry.finish:type_name -> leaderd.worker.v1.Finish
+	29, // 23: leaderd.worker.v1.RecordEntry.checkpoint:type_name -> leaderd.worker.v1.Checkpoint
+	30, // 24: leaderd.worker.v1.RecordEntry.progress:type_name -> leaderd.worker.v1.SaveProgress
 	23, // 25: leaderd.worker.v1.RecordResponse.answers:type_name -> leaderd.worker.v1.RecordAnswer
 	26, // 26: leaderd.worker.v1.RecordAnswer.claim:type_name -> leaderd.worker.v1.ClaimAnswer
-	30, // 27: leaderd.worker.v1.RecordAnswer.token:type_name -> leaderd.worker.v1.TokenAnswer
-	40, // 28: leaderd.worker.v1.Claim.live:type_name -> leaderd.state.v1.Live
+	31, // 27: leaderd.worker.v1.RecordAnswer.token:type_name -> leaderd.worker.v1.TokenAnswer
+	42, // 28: leaderd.worker.v1.Claim.live:type_name -> leaderd.state.v1.Live
 	25, // 29: leaderd.worker.v1.Claim.gate:type_name -> leaderd.worker.v1.Gate
-	41, // 30: leaderd.worker.v1.Gate.policy:type_name -> leaderd.v1.Overlap
-	42, // 31: leaderd.worker.v1.ClaimAnswer.attempts:type_name -> leaderd.state.v1.Attempt
-	40, // 32: leaderd.worker.v1.ClaimAnswer.live:type_name -> leaderd.state.v1.Live
-	40, // 33: leaderd.worker.v1.Finish.live:type_name -> leaderd.state.v1.Live
-	42, // 34: leaderd.worker.v1.Finish.attempt:type_name -> leaderd.state.v1.Attempt
-	43, // 35: leaderd.worker.v1.SaveProgress.progress:type_name -> leaderd.state.v1.Progress
-	37, // 36: leaderd.worker.v1.FollowLeaderResponse.pulse_interval:type_name -> google.protobuf.Duration
-	1,  // 37: leaderd.worker.v1.LeaderService.Attend:input_type -> leaderd.worker.v1.AttendRequest
-	14, // 38: leaderd.worker.v1.JournalService.Register:input_type -> leaderd.worker.v1.RegisterRequest
-	16, // 39: leaderd.worker.v1.JournalService.KeepAlive:input_type -> leaderd.worker.v1.KeepAliveRequest
-	18, // 40: leaderd.worker.v1.JournalService.Deregister:input_type -> leaderd.worker.v1.DeregisterRequest
-	20, // 41: leaderd.worker.v1.JournalService.Record:input_type -> leaderd.worker.v1.RecordRequest
-	31, // 42: leaderd.worker.v1.JournalService.GetCheckpoint:input_type -> leaderd.worker.v1.GetCheckpointRequest
-	33, // 43: leaderd.worker.v1.JournalService.GetPayload:input_type -> leaderd.worker.v1.GetPayloadRequest
-	35, // 44: leaderd.worker.v1.JournalService.FollowLeader:input_type -> leaderd.worker.v1.FollowLeaderRequest
-	2,  // 45: leaderd.worker.v1.LeaderService.Attend:output_type -> leaderd.worker.v1.AttendResponse
-	15, // 46: leaderd.worker.v1.JournalService.Register:output_type -> leaderd.worker.v1.RegisterResponse
-	17, // 47: leaderd.worker.v1.JournalService.KeepAlive:output_type -> leaderd.worker.v1.KeepAliveResponse
-	19, // 48: leaderd.worker.v1.JournalService.Deregister:output_type -> leaderd.worker.v1.DeregisterResponse
-	22, // 49: leaderd.worker.v1.JournalService.Record:output_type -> leaderd.worker.v1.RecordResponse
-	32, // 50: leaderd.worker.v1.JournalService.GetCheckpoint:output_type -> leaderd.worker.v1.GetCheckpointResponse
-	34, // 51: leaderd.worker.v1.JournalService.GetPayload:output_type -> leaderd.worker.v1.GetPayloadResponse
-	36, // 52: leaderd.worker.v1.JournalService.FollowLeader:output_type -> leaderd.worker.v1.FollowLeaderResponse
-	45, // [45:53] is the sub-list for method output_type
-	37, // [37:45] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	43, // 30: leaderd.worker.v1.Gate.policy:type_name -> leaderd.v1.Overlap
+	44, // 31: leaderd.worker.v1.ClaimAnswer.attempts:type_name -> leaderd.state.v1.Attempt
+	42, // 32: leaderd.worker.v1.ClaimAnswer.live:type_name -> leaderd.state.v1.Live
+	27, // 33: leaderd.worker.v1.ClaimAnswer.part:type_name -> leaderd.worker.v1.Part
+	38, // 34: leaderd.worker.v1.Part.params:type_name -> leaderd.worker.v1.Part.ParamsEntry
+	42, // 35: leaderd.worker.v1.Finish.live:type_name -> leaderd.state.v1.Live
+	44, // 36: leaderd.worker.v1.Finish.attempt:type_name -> leaderd.state.v1.Attempt
+	45, // 37: leaderd.worker.v1.SaveProgress.progress:type_name -> leaderd.state.v1.Progress
+	39, // 38: leaderd.worker.v1.FollowLeaderResponse.pulse_interval:type_name -> google.protobuf.Duration
+	1,  // 39: leaderd.worker.v1.LeaderService.Attend:input_type -> leaderd.worker.v1.AttendRequest
+	14, // 40: leaderd.worker.v1.JournalService.Register:input_type -> leaderd.worker.v1.RegisterRequest
+	16, // 41: leaderd.worker.v1.JournalService.KeepAlive:input_type -> leaderd.worker.v1.KeepAliveRequest
+	18, // 42: leaderd.worker.v1.JournalService.Deregister:input_type -> leaderd.worker.v1.DeregisterRequest
+	20, // 43: leaderd.worker.v1.JournalService.Record:input_type -> leaderd.worker.v1.RecordRequest
+	32, // 44: leaderd.worker.v1.JournalService.GetCheckpoint:input_type -> leaderd.worker.v1.GetCheckpointRequest
+	34, // 45: leaderd.worker.v1.JournalService.GetPayload:input_type -> leaderd.worker.v1.GetPayloadRequest
+	36, // 46: leaderd.worker.v1.JournalService.FollowLeader:input_type -> leaderd.worker.v1.FollowLeaderRequest
+	2,  // 47: leaderd.worker.v1.LeaderService.Attend:output_type -> leaderd.worker.v1.AttendResponse
+	15, // 48: leaderd.worker.v1.JournalService.Register:output_type -> leaderd.worker.v1.RegisterResponse
+	17, // 49: leaderd.worker.v1.JournalService.KeepAlive:output_type -> leaderd.worker.v1.KeepAliveResponse
+	19, // 50: leaderd.worker.v1.JournalService.Deregister:output_type -> leaderd.worker.v1.DeregisterResponse
+	22, // 51: leaderd.worker.v1.JournalService.Record:output_type -> leaderd.worker.v1.RecordResponse
+	33, // 52: leaderd.worker.v1.JournalService.GetCheckpoint:output_type -> leaderd.worker.v1.GetCheckpointResponse
+	35, // 53: leaderd.worker.v1.JournalService.GetPayload:output_type -> leaderd.worker.v1.GetPayloadResponse
+	37, // 54: leaderd.worker.v1.JournalService.FollowLeader:output_type -> leaderd.worker.v1.FollowLeaderResponse
+	47, // [47:55] is the sub-list for method output_type
+	39, // [39:47] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_worker_v1_worker_proto_init() }
@@ -3426,7 +3552,7 @@ func file_leaderd_worker_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_worker_v1_worker_proto_rawDesc), len(file_leaderd_worker_v1_worker_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

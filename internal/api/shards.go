@@ -1,0 +1,141 @@
+package api
+
+import (
+	"context"
+	"strconv"
+
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/store"
+)
+
+// ListShards implements leaderdv1.RunServiceServer.
+func (s *runService) ListShards(ctx context.Context, req *leaderdv1.ListShardsRequest) (*leaderdv1.ListShardsResponse, error) {
+	var v state.Violations
+	id, run := parseRunName(&v, req.GetName())
+	limit := pageSize(&v, req.GetPageSize())
+	scope, from := "shards of "+req.GetName(), 0
+	if parts := parsePageToken(&v, scope, req.GetPageToken(), 1); parts != nil {
+		var err error
+		if from, err = strconv.Atoi(parts[0]); err != nil || from < 0 {
+			v.Add("pageToken", "is no page token of this run")
+		}
+	}
+	if err := refuse(v); err != nil {
+		return nil, err
+	}
+	entry, err := s.cfg.Runs.GetRun(ctx, id, run)
+	if err == nil && entry.Broken != nil {
+		err = entry.Broken
+	}
+	if err != nil {
+		return nil, s.fail(ctx, req.GetName(), err)
+	}
+	split, shards := shardsOf(&entry)
+	res := &leaderdv1.ListShardsResponse{}
+	if split == nil {
+		return res, nil
+	}
+	until := min(from+limit, split.Total())
+	for i := from; i < until; i++ {
+		res.Shards = append(res.Shards, shardOf(split, i, shards[i]))
+	}
+	if until < split.Total() {
+		res.NextPageToken = pageToken(scope, strconv.Itoa(until))
+	}
+	return res, nil
+}
+
+// shardsOf is what a run is split into, and the records of those shards that have one, by
+// number; nil for a run that is not.
+func shardsOf(e *store.RunEntry) (*state.Split, map[int]*state.Live) {
+	var split *state.Split
+	var all []state.Live
+	switch {
+	case e.Record != nil:
+		split, all = e.Record.Split, e.Record.Ends
+	case len(e.Live) > 0:
+		split, all = e.Live[0].Split, e.Live[1:]
+	}
+	if split == nil {
+		return nil, nil
+	}
+	by := make(map[int]*state.Live, len(all))
+	for i := range all {
+		by[all[i].Shard] = &all[i]
+	}
+	return split, by
+}
+
+// shardOf is a shard as it is answered; l is nil where nobody has claimed it.
+func shardOf(split *state.Split, number int, l *state.Live) *leaderdv1.Shard {
+	part := split.Part(number)
+	res := &leaderdv1.Shard{
+		Number: int32(number), State: leaderdv1.Run_STATE_PENDING, Params: part.Params, Node: part.Node, //nolint:gosec // bounded by state.MaxShards
+	}
+	if part.HasRange {
+		res.RangeFrom, res.RangeTo = &part.Range.From, &part.Range.To
+	}
+	if l == nil {
+		return res
+	}
+	res.State = runStateOf(l.State)
+	res.Attempts = attemptsOf(l)
+	if l.State == state.StateWaiting {
+		res.NextAttemptTime = timeOf(l.NextTry)
+	}
+	if end := l.End; end != nil {
+		res.Reason, res.Detail, res.OutputTail, res.OutputBytes = end.Reason, end.Detail, end.Tail, end.OutputBytes
+	}
+	return res
+}
+
+// attemptsOf are the attempts of a shard, the one that runs too.
+func attemptsOf(l *state.Live) []*leaderdv1.Attempt {
+	all := appendAttempts(nil, l.Attempts)
+	if l.State == state.StateRunning {
+		all = append(all, running(l))
+	}
+	for _, a := range all {
+		a.Shard = int32(l.Shard) //nolint:gosec // bounded by state.MaxShards
+	}
+	return all
+}
+
+// ofSplit adds what the shards of a run say of it.
+func ofSplit(res *leaderdv1.Run, e *store.RunEntry) {
+	split, shards := shardsOf(e)
+	if split == nil {
+		return
+	}
+	n := &leaderdv1.ShardCounts{
+		Total: int32(split.Total()), MinSuccess: int32(split.Needed()), //nolint:gosec // bounded by state.MaxShards
+	}
+	for i := range split.Total() {
+		l := shards[i]
+		if l == nil {
+			n.Pending++
+			continue
+		}
+		res.Attempts = append(res.GetAttempts(), attemptsOf(l)...)
+		switch {
+		case l.State == state.StateRunning:
+			n.Running++
+		case l.State == state.StateWaiting:
+			n.Waiting++
+		case l.State == state.StateSucceeded:
+			n.Succeeded++
+		default:
+			n.Failed++
+		}
+	}
+	res.Shards = n
+	if e.Record != nil {
+		return
+	}
+	header := &e.Live[0]
+	res.State, res.DueTime, res.JobGeneration = leaderdv1.Run_STATE_RUNNING, timeOf(header.Due), header.Generation
+	if n.GetWaiting() > 0 && n.GetRunning() == 0 && n.GetPending() == 0 {
+		res.State = leaderdv1.Run_STATE_WAITING
+	}
+}

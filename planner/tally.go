@@ -1,0 +1,183 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leaderd/leaderd/state"
+)
+
+// tally is where the shards of a run are that is split. It is pure.
+type tally struct {
+	split *state.Split
+	// shards are the records by number, nil where there is none.
+	shards []*state.Live
+	// gone are those without a record that will have none, with why.
+	gone map[int]fate
+
+	running, waiting, missing, succeeded, failed int
+}
+
+// newTally sorts the records of a run. lost tells for which node a broadcast's shard can
+// no longer start.
+func newTally(split *state.Split, shards []state.Live, lost func(node string) bool) *tally {
+	t := &tally{split: split, shards: make([]*state.Live, split.Total())}
+	for i := range shards {
+		if n := shards[i].Shard; n >= 0 && n < len(t.shards) {
+			t.shards[n] = &shards[i]
+		}
+	}
+	for i, l := range t.shards {
+		switch {
+		case l == nil && lost(split.Part(i).Node):
+			t.leave(i, fate{state: state.StateMissed, reason: state.ReasonNodeGone})
+		case l == nil:
+			t.missing++
+		case l.State == state.StateSucceeded:
+			t.succeeded++
+		case l.State.Verdict():
+			t.failed++
+		case l.State == state.StateWaiting:
+			t.waiting++
+		default:
+			t.running++
+		}
+	}
+	return t
+}
+
+// leave gives a shard that has no record up.
+func (t *tally) leave(shard int, why fate) {
+	if t.gone == nil {
+		t.gone = make(map[int]fate)
+	}
+	t.gone[shard] = why
+	t.failed++
+}
+
+// leaveMissing gives up all that have no record.
+func (t *tally) leaveMissing(why fate) {
+	for i, l := range t.shards {
+		if _, left := t.gone[i]; l == nil && !left {
+			t.leave(i, why)
+		}
+	}
+	t.missing = 0
+}
+
+// hopeless tells whether the run cannot succeed any more.
+func (t *tally) hopeless() bool { return t.failed > len(t.shards)-t.split.Needed() }
+
+// ended tells whether nothing of the run is to come.
+func (t *tally) ended() bool { return t.running == 0 && t.waiting == 0 && t.missing == 0 }
+
+// verdict is the run's, once all have ended. wish is set where somebody asked for its
+// end, deleted where its job is gone.
+func (t *tally) verdict(wish *state.Cancel, deleted bool) fate {
+	has := func(s state.RunState) bool {
+		for i, l := range t.shards {
+			if l != nil && l.State == s || l == nil && t.gone[i].state == s {
+				return true
+			}
+		}
+		return false
+	}
+	needed := t.split.Needed()
+	switch {
+	case t.succeeded >= needed:
+		f := fate{state: state.StateSucceeded}
+		if t.failed > 0 {
+			f.detail = t.detail(needed)
+		}
+		return f
+	case wish != nil:
+		return fate{state.StateCancelled, wish.Reason, wish.Detail}
+	case has(state.StateFailed):
+		return fate{state: state.StateFailed, detail: t.detail(needed)}
+	case has(state.StateTimedOut):
+		return fate{state: state.StateTimedOut, detail: t.detail(needed)}
+	case has(state.StateLost):
+		return fate{state: state.StateLost, detail: t.detail(needed)}
+	case deleted:
+		return fate{state.StateCancelled, state.ReasonDeleted, t.detail(needed)}
+	case has(state.StateInterrupted):
+		return fate{state: state.StateInterrupted, detail: t.detail(needed)}
+	case has(state.StateCancelled):
+		return fate{state.StateCancelled, t.reason(state.StateCancelled), t.detail(needed)}
+	}
+	return fate{state: state.StateFailed, detail: t.detail(needed)} // for want of nodes
+}
+
+// reason is that of the first shard in a state.
+func (t *tally) reason(s state.RunState) string {
+	for i, l := range t.shards {
+		switch {
+		case l != nil && l.State == s && l.End != nil:
+			return l.End.Reason
+		case l == nil && t.gone[i].state == s:
+			return t.gone[i].reason
+		}
+	}
+	return ""
+}
+
+// maxNamed is how many shards a verdict names.
+const maxNamed = 10
+
+func (t *tally) detail(needed int) string {
+	var which []string
+	for i, l := range t.shards {
+		if l != nil && l.State == state.StateSucceeded {
+			continue
+		}
+		if len(which) == maxNamed {
+			which = append(which, "…")
+			break
+		}
+		which = append(which, fmt.Sprint(i))
+	}
+	return fmt.Sprintf("%d of %d shards succeeded, %d were needed; not %s", t.succeeded, len(t.shards), needed, strings.Join(which, ", "))
+}
+
+// maxKeptAttempts is how many attempts of all shards a verdict keeps: of more, only the
+// first and the last of each shard.
+const maxKeptAttempts = 4000
+
+// record is the run's verdict.
+func (t *tally) record(header *state.Live, f fate, now time.Time) state.Record {
+	rec := state.Record{
+		Job: header.Job, Run: header.Run, Generation: header.Generation, State: f.state, Reason: f.reason, Detail: f.detail,
+		Due: header.Due, Recorded: now, Shards: len(t.shards), Origin: header.Origin, Split: t.split, Ends: make([]state.Live, len(t.shards)),
+	}
+	attempts := 0
+	for i, l := range t.shards {
+		end := &rec.Ends[i]
+		end.Shard = i
+		if l == nil {
+			why := t.gone[i]
+			end.State, end.End = why.state, &state.ShardEnd{Reason: why.reason, Detail: why.detail, Recorded: now}
+			continue
+		}
+		end.State, end.Attempt, end.Generation, end.Attempts = l.State, l.Attempt, l.Generation, l.Attempts
+		if attempts += len(l.Attempts); l.End == nil {
+			continue
+		}
+		rec.OutputBytes += l.End.OutputBytes
+		if rec.Tail == nil && l.State != state.StateSucceeded {
+			rec.Tail = l.End.Tail
+		}
+		kept := *l.End
+		kept.Tail = nil
+		end.End = &kept
+	}
+	if attempts > maxKeptAttempts {
+		for i := range rec.Ends {
+			if as := rec.Ends[i].Attempts; len(as) > 2 {
+				rec.Ends[i].Attempts = slices.Concat(as[:1], as[len(as)-1:])
+			}
+		}
+	}
+	return rec
+}

@@ -1,0 +1,78 @@
+package sim
+
+import (
+	past "github.com/leaderd/leaderd/internal/history"
+	"github.com/leaderd/leaderd/state"
+)
+
+// shard takes in a record of a shard: its claim, its wait for another attempt, or its
+// end.
+func (c *checker) shard(e *event, l state.Live) {
+	k := runKey{l.Job, l.Run}
+	header, ok := c.live[k]
+	switch {
+	case !ok || !header.IsHeader():
+		c.fail(past.Unclaimed, k, "shard %d has a record at revision %d, and the run no header", l.Shard, e.revision)
+		return
+	case header.Token != l.Header:
+		c.fail(past.Unclaimed, k, "shard %d is under header %d at revision %d, while %d is stored", l.Shard, l.Header, e.revision, header.Token)
+	case l.Shard < 0 || l.Shard >= header.Split.Total():
+		c.fail(past.Unclaimed, k, "has shard %d of %d at revision %d", l.Shard, header.Split.Total(), e.revision)
+	}
+	was, had := c.shards[k][l.Shard]
+	switch {
+	case l.State != state.StateRunning:
+		if !had || was.State == l.State || state.CheckTransition(was.State, l.State) != nil {
+			c.fail(past.Changed, k, "shard %d is %s after %s at revision %d", l.Shard, l.State, was.State, e.revision)
+		}
+	case had && was.State != state.StateWaiting:
+		c.fail(past.Twice, k, "shard %d was claimed with token %d while it was %s", l.Shard, e.revision, was.State)
+	case had && l.Attempt != was.Attempt+1 || !had && l.Attempt != 1:
+		c.fail(past.Tokens, k, "shard %d was claimed for attempt %d after attempt %d", l.Shard, l.Attempt, was.Attempt)
+	default:
+		if node := header.Split.Part(l.Shard).Node; node != "" && node != l.Owner.Node {
+			c.fail(past.Unfenced, k, "shard %d, which is for %s, was claimed by %s", l.Shard, node, l.Owner.Node)
+		}
+	}
+	if l.State == state.StateRunning {
+		c.claims = append(c.claims, claimed{l, e.at})
+	}
+	c.again(e, was, l)
+	if c.shards[k] == nil {
+		c.shards[k] = map[int]state.Live{}
+	}
+	c.shards[k][l.Shard] = l
+}
+
+// concluded checks the verdict of a run that was split: all its shards have ended, and
+// are in it as they ended.
+func (c *checker) concluded(k runKey, r *state.Record) {
+	header, ok := c.live[k]
+	if !ok || !header.IsHeader() {
+		if r.Split != nil {
+			c.fail(past.Unclaimed, k, "has a verdict on shards, and no header")
+		}
+		return
+	}
+	if len(r.Ends) != header.Split.Total() {
+		c.fail(past.Changed, k, "has a verdict on %d shards of %d", len(r.Ends), header.Split.Total())
+		return
+	}
+	succeeded := 0
+	for i := range r.Ends {
+		l, claimed := c.shards[k][i]
+		to := r.Ends[i].State
+		if claimed && (l.State != to || len(l.Attempts) != len(r.Ends[i].Attempts)) {
+			c.fail(past.Changed, k, "has a verdict with shard %d as %s, which is %s", i, to, l.State)
+		}
+		if !claimed && to != state.StateCancelled && to != state.StateMissed {
+			c.fail(past.Changed, k, "has a verdict with shard %d as %s, which was never claimed", i, to)
+		}
+		if to == state.StateSucceeded {
+			succeeded++
+		}
+	}
+	if (r.State == state.StateSucceeded) != (succeeded >= header.Split.Needed()) {
+		c.fail(past.Changed, k, "is %s with %d of %d shards, of which %d were needed", r.State, succeeded, len(r.Ends), header.Split.Needed())
+	}
+}

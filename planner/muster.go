@@ -297,11 +297,12 @@ func shardKey(job *timed, header *state.Live, shard int) entryKey {
 
 // stopShard ends a shard that is at work, or waits.
 func (t *term) stopShard(l *state.Live, why fate, now time.Time) {
-	switch {
-	case l.State == state.StateRunning:
+	switch l.State { //nolint:exhaustive // others have ended
+	case state.StateRunning:
 		t.tellCancel(l, &state.Cancel{Job: l.Job, Run: l.Run, Reason: why.reason, Detail: why.detail})
-	case l.State == state.StateWaiting:
+	case state.StateWaiting:
 		t.endShard(l, why.state, why.reason, now)
+	default:
 	}
 }
 
@@ -323,8 +324,8 @@ func (t *term) dismiss(k cancelKey, over bool) {
 	if job == nil {
 		return
 	}
-	for i := len(job.open) - 1; i >= 0; i-- { // closing moves the last into its place
-		if e := job.open[i]; e.split && e.runID() == k.run && !e.deciding && (over || e.begun && e.waiting == nil) {
+	for _, e := range slices.Clone(job.open) {
+		if e.split && e.runID() == k.run && !e.deciding && (over || e.begun && e.waiting == nil) {
 			t.close(e)
 		}
 	}

@@ -120,3 +120,14 @@ func (t *term) decideRange(ctx context.Context, v *Job, r slotRange, closed int6
 	t.metrics.decided.WithLabelValues(rec.State.String(), rec.Reason).Add(float64(r.n))
 	return nil
 }
+
+// slotEntry makes the entry of a slot of a version.
+func slotEntry(j *timed, v *Job, slot time.Time) *entry {
+	e := &entry{
+		entryKey: entryKey{job: j, due: slot.UnixMicro()}, version: v, start: v.Due(slot).UnixMicro(), split: v.Shards != nil,
+	}
+	if bar, ok := v.Bar(slot); ok {
+		e.bar = &bar
+	}
+	return e
+}

@@ -87,7 +87,7 @@ func (s *session) plan(e *entry) {
 		ClosedRevision: e.closed,
 	}
 	if e.split {
-		p.Split, p.Begun, p.Shards = true, e.begun, int32(e.shards) //nolint:gosec // bounded by state.MaxShards
+		p.Split, p.Begun, p.Shards = true, e.begun, int32(e.shards)
 	}
 	if w := e.waiting; w != nil {
 		// Its record stays where it is: a gate that the run does not hold is not its

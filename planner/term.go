@@ -336,17 +336,6 @@ func (t *term) plan(now time.Time) {
 	t.metrics.open.Set(float64(len(t.open)))
 }
 
-// slotEntry makes the entry of a slot of a version.
-func slotEntry(j *timed, v *Job, slot time.Time) *entry {
-	e := &entry{
-		entryKey: entryKey{job: j, due: slot.UnixMicro()}, version: v, start: v.Due(slot).UnixMicro(), split: v.Shards != nil,
-	}
-	if bar, ok := v.Bar(slot); ok {
-		e.bar = &bar
-	}
-	return e
-}
-
 // add opens an entry and plans it onto its executor; false if it is open.
 func (t *term) add(e *entry, now time.Time) bool {
 	if _, dup := t.open[e.open()]; dup {

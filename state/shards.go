@@ -107,24 +107,24 @@ func (s *Split) Part(shard int) Part {
 	}
 	if r := s.Range; r != nil {
 		p.HasRange = true
-		p.Range = r.part(uint64(shard), uint64(s.Total())) //nolint:gosec // neither is negative
+		p.Range = r.part(uint64(shard), uint64(s.Total()))
 	}
 	return p
 }
 
 // size is how many numbers the range has, less one.
-func (r *ShardRange) size() uint64 { return uint64(r.To) - uint64(r.From) } //nolint:gosec // the difference is what counts
+func (r *ShardRange) size() uint64 { return uint64(r.To) - uint64(r.From) }
 
 // part is the i-th of n parts.
 func (r *ShardRange) part(i, n uint64) ShardRange {
 	numbers := r.size() + 1
 	each, extra := numbers/n, numbers%n              // the first extra parts have one more
-	first := uint64(r.From) + i*each + min(i, extra) //nolint:gosec // as above
+	first := uint64(r.From) + i*each + min(i, extra)
 	size := each
 	if i < extra {
 		size++
 	}
-	return ShardRange{From: int64(first), To: int64(first + size - 1)} //nolint:gosec // as above
+	return ShardRange{From: int64(first), To: int64(first + size - 1)}
 }
 
 // ShardEnd is how a shard of a run that was split ended, nil for another run.

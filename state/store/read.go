@@ -29,7 +29,7 @@ type RunEntry struct {
 	Live []state.Live
 	// Pending is a run that was asked for and not claimed yet.
 	Pending *state.Pending
-	// Seen is the store's revision as of which it was read.
+	// Seen is the store's revision as of which a run without a verdict was read.
 	Seen int64
 	// Broken wraps ErrCorrupt where what is stored cannot be read.
 	Broken error
@@ -122,7 +122,9 @@ func (s *Store) readRuns(ctx context.Context, id state.JobID, runs []state.RunID
 	for i, run := range runs {
 		parts := res.Results[1+3*i : 4+3*i]
 		e := s.runEntry(id, run, parts[0].KVs, parts[1].KVs, gate, parts[2].KVs)
-		e.Seen = res.Revision
+		if e.Record == nil {
+			e.Seen = res.Revision
+		}
 		if e.size == 0 {
 			missing = append(missing, run)
 		}

@@ -31,6 +31,7 @@ var scenarios = map[mutant.Guard]mutation{
 	mutant.Checkpoint:   {test: "TestLateCheckpoint", breaks: "5 backward"},
 	mutant.Hedge:        {test: "TestHedge", breaks: "9 late"},
 	mutant.QueuedSlot:   {test: "TestQueueSurvivesFailovers", breaks: "2 doubled"},
+	mutant.ShardsEnded:  {test: "TestVerdictMeetsShard"},
 	mutant.CancelWish:   {test: "TestCancelRunning", breaks: "4 overlap"},
 }
 

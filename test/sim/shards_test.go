@@ -292,3 +292,37 @@ func TestShardsOfChangedJobs(t *testing.T) {
 		w.verify(true)
 	})
 }
+
+// TestVerdictMeetsShard has a leader give a run its verdict by what it saw before another
+// shard was claimed: the run goes on.
+func TestVerdictMeetsShard(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := sharded("a", "*/10 * * * *", 2)
+		w.history.does(j, 10*time.Second, state.StateSucceeded)
+		w.put(j)
+		c := w.control("c1")
+		w.worker("e1", place{capacity: 1})
+		w.awaitLeader(0)
+		first := time.Now().Truncate(10 * time.Minute).Add(10 * time.Minute)
+		run := state.SlotRunID(first)
+		w.until(first.Add(5 * time.Second))
+		w.pause(j)
+		w.until(first.Add(15 * time.Second))
+		seen, err := w.api.RunShards(w.ctx, j.id, run)
+		require.NoError(t, err)
+		require.Len(t, seen.Shards, 1, "the other one waits for the pause to end")
+		w.resume(j)
+		w.pass(5 * time.Second)
+		require.Len(t, w.entry(j, run).Live, 3)
+		ends := []state.Live{{State: state.StateCancelled}, {Shard: 1, State: state.StateCancelled}}
+		ends[seen.Shards[0].Shard] = seen.Shards[0]
+		ok, err := c.store.Conclude(w.ctx, state.Term{Number: c.term.Load(), Key: *c.key.Load()}, *seen.Header, state.Record{
+			State: state.StateCancelled, Due: first, Recorded: time.Now(), Shards: 2, Split: seen.Header.Split, Ends: ends,
+		}, seen.Seen)
+		require.NoError(t, err)
+		w.pass(20 * time.Second)
+		w.verify(true)
+		require.False(t, ok)
+		require.Equal(t, "succeeded", w.verdict(j, run))
+	})
+}

@@ -220,10 +220,3 @@ func (t *term) told(r *round) {
 		t.cfg.Logger.Debug("history was swept", "jobs", r.jobs, "removed", r.removed, "packed", r.packed, "kept", r.kept-r.removed)
 	}
 }
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}

@@ -391,13 +391,4 @@ func (t *term) comes(e *entry) {
 	}
 }
 
-func micros(us int64) time.Time { return time.UnixMicro(us).UTC() }
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
 func jobKey(id state.JobID) string { return id.Namespace + "/" + id.Name }

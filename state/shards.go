@@ -118,7 +118,7 @@ func (r *ShardRange) size() uint64 { return uint64(r.To) - uint64(r.From) }
 // part is the i-th of n parts.
 func (r *ShardRange) part(i, n uint64) ShardRange {
 	numbers := r.size() + 1
-	each, extra := numbers/n, numbers%n              // the first extra parts have one more
+	each, extra := numbers/n, numbers%n // the first extra parts have one more
 	first := uint64(r.From) + i*each + min(i, extra)
 	size := each
 	if i < extra {

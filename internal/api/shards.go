@@ -118,12 +118,12 @@ func ofSplit(res *leaderdv1.Run, e *store.RunEntry) {
 			continue
 		}
 		res.Attempts = append(res.GetAttempts(), attemptsOf(l)...)
-		switch {
-		case l.State == state.StateRunning:
+		switch l.State { //nolint:exhaustive // all others are ends
+		case state.StateRunning:
 			n.Running++
-		case l.State == state.StateWaiting:
+		case state.StateWaiting:
 			n.Waiting++
-		case l.State == state.StateSucceeded:
+		case state.StateSucceeded:
 			n.Succeeded++
 		default:
 			n.Failed++

@@ -118,19 +118,20 @@ func given(s *leaderdv1.Shard) string {
 
 // shardCounts is how far a run is that is split.
 func shardCounts(n *leaderdv1.ShardCounts) string {
-	text := fmt.Sprintf("%d of %d succeeded", n.GetSucceeded(), n.GetTotal())
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d of %d succeeded", n.GetSucceeded(), n.GetTotal())
 	for _, x := range []struct {
 		n    int32
 		what string
 	}{{n.GetFailed(), "failed"}, {n.GetRunning(), "running"}, {n.GetWaiting(), "waiting"}, {n.GetPending(), "pending"}} {
 		if x.n > 0 {
-			text += fmt.Sprintf(", %d %s", x.n, x.what)
+			fmt.Fprintf(&text, ", %d %s", x.n, x.what)
 		}
 	}
 	if n.GetMinSuccess() < n.GetTotal() {
-		text += fmt.Sprintf("; %d are needed", n.GetMinSuccess())
+		fmt.Fprintf(&text, "; %d are needed", n.GetMinSuccess())
 	}
-	return text
+	return text.String()
 }
 
 // tookTogether is the time from the first start of a shard to the last end, until now

@@ -337,3 +337,48 @@ func (c *checker) buried(i int, run string) bool {
 	}
 	return false
 }
+
+// TestFailuresSpread has the target of 500 jobs down for all their attempts (P08): each
+// makes six, no second has more than three times the mean of the starts, and those of
+// jobs that are deleted or paused meanwhile stop.
+func TestFailuresSpread(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.control("c1")
+		w.worker("e1", place{capacity: 100})
+		w.worker("e2", place{capacity: 100})
+		w.awaitLeader(0)
+		from := time.Now().UTC().Truncate(time.Minute).Add(2 * time.Minute)
+		retry := &state.Retry{MaxAttempts: 6, InitialBackoff: time.Second, Factor: 2, MaxBackoff: time.Minute, Jitter: new(0.2)}
+		jobs := make([]*job, 500)
+		for i := range jobs {
+			slot := from.Add(time.Duration(i%60) * time.Second)
+			jobs[i] = newJob(fmt.Sprint("j", i), "@at "+slot.Format(time.RFC3339)).with(func(s *state.JobSpec) { s.Retry = retry })
+			w.history.does(jobs[i], 0, state.StateFailed)
+			w.put(jobs[i])
+		}
+		deleted, paused := jobs[0], jobs[60] // due first
+		w.until(from.Add(10 * time.Second))
+		w.delete(deleted)
+		w.pause(paused)
+		stopped := time.Now()
+		w.until(from.Add(5 * time.Minute))
+
+		seconds, starts := map[int64]int{}, 0
+		for _, j := range jobs {
+			spans := w.history.of(j)
+			if j == deleted || j == paused {
+				require.False(t, spans[len(spans)-1].begun.After(stopped), "%s went on", j.id)
+				continue
+			}
+			require.Len(t, spans, 6, "%s", j.id)
+			for _, s := range spans {
+				seconds[s.begun.Unix()]++
+				starts++
+			}
+		}
+		for second, n := range seconds {
+			require.LessOrEqual(t, n, 3*starts/len(seconds), "%s", time.Unix(second, 0).UTC())
+		}
+		w.verify(false)
+	})
+}

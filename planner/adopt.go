@@ -99,7 +99,7 @@ func (t *term) addAsked(p *state.Pending, job *timed, now time.Time) {
 
 // orphan ends a pending run whose job has been deleted.
 func (t *term) orphan(p *state.Pending, now time.Time) {
-	gone := t.newTimed(&Job{ID: p.Job, Paused: true})
+	gone := t.newTimed(&Job{ID: p.Job, Policy: &Policy{}, Paused: true})
 	e := &entry{
 		entryKey: entryKey{job: gone, due: p.Requested.UnixMicro(), run: p.Run}, version: gone.job, pending: p,
 	}

@@ -57,7 +57,7 @@ func (c *Catalog) compile(s *Stored) *Job {
 		return broken(s.Job.ID, s.Job.Revision, s.Err)
 	}
 	j := compile(&s.Job, s.Value)
-	j.onPanic = func(err error) { c.quarantine(j, err) }
+	j.catalog = c
 	return j
 }
 

@@ -28,8 +28,8 @@ func (j *Job) guarded(next func(time.Time) time.Time, after time.Time) (slot tim
 	if err == nil {
 		return slot
 	}
-	if j.onPanic != nil {
-		j.onPanic(fmt.Errorf("slot after %s: %w", after.UTC().Format(time.RFC3339), err))
+	if j.catalog != nil {
+		j.catalog.quarantine(j, fmt.Errorf("slot after %s: %w", after.UTC().Format(time.RFC3339), err))
 	}
 	return time.Time{}
 }

@@ -17,37 +17,21 @@ type Job struct {
 	// Effective is the instant after which slots of this version are due, and of
 	// older ones no more.
 	Effective time.Time
-	Deadline  time.Duration
-	Selector  placement.Selector
-	Exclusive bool
+	*Policy
+	Selector placement.Selector
 	// Shards splits the job's runs; nil: they are one piece of work each.
 	Shards *state.Shards
 	// ConcurrencyKey names whose runs count beside the job's own, if any do.
 	ConcurrencyKey string
-	// CatchUp tells which slots of an outage run: of those that are no older than
-	// CatchUpAge at most CatchUpMost, the newest.
-	CatchUp     state.CatchUp
-	CatchUpAge  time.Duration
-	CatchUpMost int
-	Paused      bool
-	// PausedUntil is when the pause ends by itself; zero: it does not.
-	PausedUntil time.Time
-	// PauseAfter is how many runs in a row may fail before the job is paused; 0: any
-	// number.
-	PauseAfter int
-	// RunTimeout bounds a run over all its attempts, QueueTimeout how long one waits
-	// for others; 0: nothing does.
-	RunTimeout, QueueTimeout time.Duration
-	// DeadLetters is how many dead letters of the job are kept; 0: it leaves none.
-	DeadLetters int
-	// Retention is for how long its past runs are kept, as far as it says.
-	Retention state.Retention
+	Paused         bool
+	// pausedUntil is when the pause ends by itself, in microseconds; 0: it does not.
+	pausedUntil int64
 	// Broken is set where the stored job cannot be planned. Such a job is due
 	// never and harms no other.
 	Broken error
 
-	// onPanic, if it is set, is told that the job's slots cannot be computed.
-	onPanic   func(error)
+	// catalog, if it is set, is told that the job's slots cannot be computed.
+	catalog   *Catalog
 	schedules schedules
 	// rules is nil for a job whose slots are all due at once, and all run.
 	rules *rules
@@ -71,35 +55,18 @@ func compileSpec(j *state.Job, stored []byte) *Job {
 		Born:       j.Born,
 		Generation: j.Generation,
 		Effective:  j.Effective,
-		Deadline:   spec.StartDeadline,
+		Policy:     policyOf(&spec),
 		Selector:   selector(spec.Selector),
-		Exclusive:  spec.Exclusive(),
 		Shards:     spec.Shards,
-		CatchUp:    spec.CatchUp,
-		CatchUpAge: spec.StartDeadline,
 		Paused:     j.Paused,
-		PauseAfter: spec.PauseAfterFailures,
-
-		RunTimeout:   spec.RunTimeout,
-		QueueTimeout: spec.QueueTimeout,
-		DeadLetters:  spec.DeadLettersKept(),
-		stored:       stored,
-		Retention:    spec.Retention,
+		stored:     stored,
 
 		ConcurrencyKey: spec.ConcurrencyKey,
 	}
-	switch spec.CatchUp {
-	case state.CatchUpNone:
-	case state.CatchUpLatest:
-		c.CatchUpMost = 1
-	case state.CatchUpAll:
-		c.CatchUpMost = spec.CatchUpLimit
-	}
-	if spec.CatchUpWindow != 0 {
-		c.CatchUpAge = min(c.CatchUpAge, spec.CatchUpWindow)
-	}
 	if j.Paused {
-		c.PausedUntil = j.PausedUntil
+		if !j.PausedUntil.IsZero() {
+			c.pausedUntil = j.PausedUntil.UnixMicro()
+		}
 		// A pause leaves the job's own instant alone, since it makes no slot due.
 		c.Effective = j.Updated
 	}
@@ -130,7 +97,7 @@ func selector(labels map[string]string) placement.Selector {
 
 // broken is the planned form of a stored job that cannot even be read.
 func broken(id state.JobID, revision int64, err error) *Job {
-	return &Job{ID: id, Revision: revision, Broken: err}
+	return &Job{ID: id, Revision: revision, Policy: &Policy{}, Broken: err}
 }
 
 // due tells whether the job can be due at all.

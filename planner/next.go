@@ -17,12 +17,12 @@ const maxBarred = 10_000
 func (j *Job) NextRun(after time.Time) time.Time { return j.guarded(j.nextRun, after) }
 
 func (j *Job) nextRun(after time.Time) time.Time {
-	if j.Broken != nil || len(j.schedules.all) == 0 || j.Paused && j.PausedUntil.IsZero() {
+	if j.Broken != nil || len(j.schedules.all) == 0 || j.Paused && j.pausedUntil == 0 {
 		return time.Time{}
 	}
 	after = later(after, j.Effective)
 	if j.Paused {
-		after = later(after, j.PausedUntil)
+		after = later(after, micros(j.pausedUntil))
 	}
 	for range maxBarred {
 		if after = j.schedules.next(after); after.IsZero() {

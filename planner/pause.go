@@ -10,8 +10,8 @@ import (
 
 // watchPause has the pause of a job's version, if it ends by itself, ended then.
 func (t *term) watchPause(j *Job) {
-	if j.Paused && !j.PausedUntil.IsZero() {
-		t.pauses.Push(j.PausedUntil.UnixMicro(), j)
+	if j.Paused && j.pausedUntil != 0 {
+		t.pauses.Push(j.pausedUntil, j)
 	}
 }
 
@@ -33,7 +33,7 @@ func (t *term) endPauses(now time.Time) {
 					t.checkErr("end the pause of "+j.ID.String(), err)
 					t.pauses.Push(t.now().Add(time.Second).UnixMicro(), j)
 				default:
-					t.cfg.Logger.Info("pause has come to its end", "job", j.ID, "until", j.PausedUntil)
+					t.cfg.Logger.Info("pause has come to its end", "job", j.ID, "until", micros(j.pausedUntil))
 				}
 			}
 		})

@@ -33,8 +33,9 @@ type queues map[scope][]*timed
 func (t *term) enqueue(e *entry) {
 	j := e.job
 	if len(j.queue) == 0 {
-		j.scope = e.version.scope()
-		t.queues[j.scope] = append(t.queues[j.scope], j)
+		to := e.version.scope()
+		j.scope = &to
+		t.queues[to] = append(t.queues[to], j)
 	}
 	e.waits = true
 	i, _ := slices.BinarySearchFunc(j.queue, e, func(a, b *entry) int { return compareRuns(a.run, b.run) })
@@ -72,19 +73,19 @@ func (t *term) dequeue(e *entry) {
 
 // leaveQueues takes a job out of those with runs that wait.
 func (t *term) leaveQueues(j *timed) {
-	of := slices.DeleteFunc(t.queues[j.scope], func(o *timed) bool { return o == j })
+	of := slices.DeleteFunc(t.queues[*j.scope], func(o *timed) bool { return o == j })
 	if len(of) == 0 {
-		delete(t.queues, j.scope)
+		delete(t.queues, *j.scope)
 	} else {
-		t.queues[j.scope] = of
+		t.queues[*j.scope] = of
 	}
 }
 
 // rescope is for a job that was changed: its runs may wait for others now.
 func (t *term) rescope(j *timed) {
-	if to := j.job.scope(); len(j.queue) > 0 && to != j.scope {
+	if to := j.job.scope(); len(j.queue) > 0 && to != *j.scope {
 		t.leaveQueues(j)
-		j.scope = to
+		j.scope = &to
 		t.queues[to] = append(t.queues[to], j)
 	}
 }

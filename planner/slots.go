@@ -9,10 +9,29 @@ import (
 )
 
 // schedules are a job's schedules together: a slot that several name is one. Only
-// slots in [start, end) count, where those are set.
+// slots in its window count.
 type schedules struct {
-	all        []schedule.Schedule
-	start, end time.Time
+	all    []schedule.Schedule
+	window *bounds // nil: for all time
+}
+
+// bounds are [start, end), where those are set.
+type bounds struct{ start, end time.Time }
+
+// later is an instant after which the same slots in the bounds lie.
+func (b *bounds) later(after time.Time) time.Time {
+	if b != nil && !b.start.IsZero() && after.Before(b.start) {
+		return b.start.Add(-time.Nanosecond)
+	}
+	return after
+}
+
+// earlier is an instant up to which the same slots in the bounds lie.
+func (b *bounds) earlier(until time.Time) time.Time {
+	if b != nil && !b.end.IsZero() && !until.Before(b.end) {
+		return b.end.Add(-time.Nanosecond)
+	}
+	return until
 }
 
 // parseSchedules compiles the schedules of a job. The error names the field.
@@ -21,7 +40,11 @@ type schedules struct {
 // those, it does not run, but has its verdict like any other.
 func parseSchedules(j *state.Job, spec *state.JobSpec) (schedules, error) {
 	all, err := parseAll(j, spec, schedule.MissingShift)
-	return schedules{all: all, start: spec.Start, end: spec.End}, err
+	s := schedules{all: all}
+	if !spec.Start.IsZero() || !spec.End.IsZero() {
+		s.window = &bounds{spec.Start, spec.End}
+	}
+	return s, err
 }
 
 func parseAll(j *state.Job, spec *state.JobSpec, missing schedule.Missing) ([]schedule.Schedule, error) {
@@ -77,16 +100,14 @@ func (j *Job) CountSlots(after, until time.Time) int64 {
 
 // next is the first slot after the instant, or the zero time.
 func (s *schedules) next(after time.Time) time.Time {
-	if !s.start.IsZero() && after.Before(s.start) {
-		after = s.start.Add(-time.Nanosecond)
-	}
+	after = s.window.later(after)
 	var first time.Time
 	for i := range s.all {
 		if t := s.all[i].Next(after); !t.IsZero() && (first.IsZero() || t.Before(first)) {
 			first = t
 		}
 	}
-	if !s.end.IsZero() && !first.Before(s.end) {
+	if !s.window.earlier(first).Equal(first) {
 		return time.Time{}
 	}
 	return first
@@ -94,16 +115,14 @@ func (s *schedules) next(after time.Time) time.Time {
 
 // prev is the last slot at or before the instant, or the zero time.
 func (s *schedules) prev(atOrBefore time.Time) time.Time {
-	if !s.end.IsZero() && !atOrBefore.Before(s.end) {
-		atOrBefore = s.end.Add(-time.Nanosecond)
-	}
+	atOrBefore = s.window.earlier(atOrBefore)
 	var last time.Time
 	for i := range s.all {
 		if t := s.all[i].Prev(atOrBefore); t.After(last) {
 			last = t
 		}
 	}
-	if last.Before(s.start) {
+	if !s.window.later(last).Equal(last) {
 		return time.Time{}
 	}
 	return last
@@ -112,12 +131,7 @@ func (s *schedules) prev(atOrBefore time.Time) time.Time {
 // count is the number of slots in (after, until]. For several schedules it
 // steps through them, since they may share slots.
 func (s *schedules) count(after, until time.Time) int64 {
-	if !s.start.IsZero() && after.Before(s.start) {
-		after = s.start.Add(-time.Nanosecond)
-	}
-	if !s.end.IsZero() && !until.Before(s.end) {
-		until = s.end.Add(-time.Nanosecond)
-	}
+	after, until = s.window.later(after), s.window.earlier(until)
 	switch len(s.all) {
 	case 0:
 		return 0

@@ -239,20 +239,20 @@ func (t *term) tryReplay(j *timed, w window) {
 
 // inTurn runs do when what was run before it for the job has called nextTurn.
 func (t *term) inTurn(j *timed, do func()) {
-	if j.replaying {
-		j.replays = append(j.replays, do)
+	if j.replays != nil {
+		*j.replays = append(*j.replays, do)
 		return
 	}
-	j.replaying = true
+	j.replays = new([]func())
 	do()
 }
 
 func (t *term) nextTurn(j *timed) {
-	if len(j.replays) == 0 {
-		j.replaying = false
+	waiting := *j.replays
+	if len(waiting) == 0 {
+		j.replays = nil
 		return
 	}
-	do := j.replays[0]
-	j.replays = j.replays[1:]
-	do()
+	*j.replays = waiting[1:]
+	waiting[0]()
 }

@@ -326,7 +326,7 @@ func (t *term) plan(now time.Time) {
 			return
 		}
 		t.planned = later(t.planned, slot.Add(-time.Nanosecond))
-		if due := job.job.Due(slot); due.After(job.since) {
+		if due := job.job.Due(slot); due.UnixMicro() > job.since {
 			if e := slotEntry(job, job.job, slot); t.add(e, now) && e.split {
 				t.addHelpers(e, now)
 			}

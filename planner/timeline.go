@@ -15,8 +15,9 @@ type timed struct {
 	// seconds or never.
 	last, next int64
 	// since is the instant after which slots have to be due to be opened: those of
-	// a job with jitter may be due before others that came earlier.
-	since time.Time
+	// a job with jitter may be due before others that came earlier. It is in Unix
+	// microseconds, the precision of all that is due.
+	since int64
 	// at is the job's place in the heap, -1 while it has no slot to come.
 	at int
 	// open are the job's open entries, in no order.
@@ -24,14 +25,13 @@ type timed struct {
 	// queue are those of them whose runs wait for others, in order of due, and
 	// scope is where the term keeps the job by it.
 	queue []*entry
-	scope scope
+	scope *scope
 	// trimming is set while its dead letters are about to be counted.
 	trimming bool
 	// end is what ended a deleted job, once that is known.
 	end *ending
-	// replays wait for the one that is under way while replaying is set.
-	replays   []func()
-	replaying bool
+	// replays wait for the one that is under way; nil: none is.
+	replays *[]func()
 }
 
 // never stands for no slot.
@@ -63,7 +63,7 @@ type timeline struct{ heap []*timed }
 // put sets a job's next slot to the first one that may be due after the instant. A
 // slot that was popped is not named again.
 func (l *timeline) put(t *timed, after time.Time) {
-	t.since = after
+	t.since = after.UnixMicro()
 	after = after.Add(-t.job.jitter())
 	if t.last != never && after.Unix() < t.last {
 		after = time.Unix(t.last, 0)

@@ -86,10 +86,7 @@ func takeover(ctx context.Context, s *settings) (rows []row, err error) {
 			return errors.Join(err, next.stop())
 		}
 		r.stop = next.stop // withNode ends it
-		if err := next.awaitPlanning(ctx, "next"); err != nil {
-			return err
-		}
-		warm, err := next.counter("leaderd_planner_takeover_seconds")
+		warm, err := next.awaitTakeover(ctx)
 		if err != nil {
 			return err
 		}
@@ -120,4 +117,14 @@ func (r *running) awaitPlanning(ctx context.Context, name string) error {
 	return r.await(ctx, name+" plans", func(s *leaderdv1.GetClusterStatusResponse) bool {
 		return s.GetLeader() == name && s.GetWatermark().AsTime().After(begun.Add(-time.Second)) && s.GetWatermarkLag().AsDuration() < 2*time.Second
 	})
+}
+
+// awaitTakeover waits until a node has taken over, and answers how long that took it, in
+// seconds.
+func (r *running) awaitTakeover(ctx context.Context) (took float64, err error) {
+	waited := r.await(ctx, "has taken over", func(*leaderdv1.GetClusterStatusResponse) bool {
+		took, err = r.counter("leaderd_planner_takeover_seconds")
+		return took > 0 || err != nil
+	})
+	return took, errors.Join(err, waited)
 }

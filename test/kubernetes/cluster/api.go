@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -106,14 +107,19 @@ func startEtcd(p *processes, name, dir, host, client, peer string) (*process, er
 }
 
 // freePorts are ports of loopback that were free a moment ago.
-func freePorts(n int) ([]string, error) {
-	var ports []string
+func freePorts(n int) (ports []string, err error) {
+	var listeners []net.Listener
+	defer func() {
+		for _, l := range listeners {
+			err = errors.Join(err, l.Close())
+		}
+	}()
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close()
+		listeners = append(listeners, l)
 		_, port, err := net.SplitHostPort(l.Addr().String())
 		if err != nil {
 			return nil, err

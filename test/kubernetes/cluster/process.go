@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -61,8 +62,8 @@ func (p *processes) run(name string, cmd *exec.Cmd) (*process, error) {
 
 // stop ends them, the last one first.
 func (p *processes) stop() {
-	for i := len(p.all) - 1; i >= 0; i-- {
-		p.all[i].stop()
+	for _, one := range slices.Backward(p.all) {
+		one.stop()
 	}
 	p.all = nil
 }

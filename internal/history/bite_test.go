@@ -181,6 +181,7 @@ var spoilt = []struct {
 		r.Generation, r.Count, r.Until = 7, 1, time.Time{}
 		m.Runs = append(m.Runs, history.Run{Job: "b", ID: id(12), State: "missed", Reason: "outage", Due: at(12), Count: 1, Decided: 99, Ended: 99})
 	}},
+	{"a run that was split after the edit", history.Undue, func(m *maker) { m.split(42) }},
 	{"a run that waited, and began before it was due", history.Early, func(m *maker) {
 		queued(m)
 		r, _, _ := m.find("b", 4)
@@ -363,7 +364,8 @@ func TestExcuses(t *testing.T) {
 		"a registration that was taken away": func(m *maker) {
 			m.Registrations[0].EndRevision, m.Registrations[0].Ended, m.Registrations[0].Forced = 200, at(15.001), true
 		},
-		"a slot that waited for others": queued,
+		"a slot that waited for others":           queued,
+		"a shard that was claimed after the edit": func(m *maker) { m.split(39) },
 		"a slot behind the watermark": func(m *maker) {
 			m.remove("a", 10)
 			m.To, m.Now, m.Overdue, m.Marks = at(9), at(12), at(12), nil

@@ -205,10 +205,11 @@ func (c *checker) claimsOfRecords(j *job) {
 // exclusive tells whether the attempts of a run were claimed as exclusive ones:
 // that goes by its first. False also where it is not known.
 func (c *checker) exclusive(j *job, r *Run) bool {
-	if len(r.Attempts) == 0 {
+	begun := j.begun(r)
+	if begun == 0 {
 		return false
 	}
-	v := j.inForce(r.Attempts[0].Token)
+	v := j.inForce(begun)
 	if _, slot := Slot(r.ID); !slot && !c.f.KnowsOverrides {
 		return false
 	}

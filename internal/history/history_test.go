@@ -166,6 +166,15 @@ func queued(m *maker) {
 	m.Losses = nil
 }
 
+// split adds a slot of b's first version alone that is split into one shard, which was
+// claimed after the edit. header is the token of the run as a whole.
+func (m *maker) split(header int64) {
+	m.add("b", 8, 64, "two")
+	r, _, _ := m.find("b", 8)
+	r.Shards, r.Needed, r.Decided = 1, 1, header
+	m.Claims = append(m.Claims, history.Claim{Job: "b", Run: id(8), Shard: history.HeaderShard, Token: header})
+}
+
 // rules are those that a report has, each once.
 func rules(r history.Report) map[history.Rule]bool {
 	out := map[history.Rule]bool{}

@@ -194,6 +194,23 @@ func (c *checker) window(j *job, r *Run) {
 	}
 }
 
+// begun is the revision at which a run was claimed, of one that is split as a whole; 0:
+// never, or that is not known.
+func (j *job) begun(r *Run) int64 {
+	switch {
+	case len(r.Attempts) == 0:
+		return 0
+	case !r.split():
+		return r.Attempts[0].Token
+	}
+	for _, cl := range j.claims {
+		if cl.Run == r.ID && cl.Shard == HeaderShard {
+			return cl.Token
+		}
+	}
+	return 0
+}
+
 // slotRun checks that a slot's run was due, or was claimed or decided by those who
 // had not heard of the change that made it not so, or waited for others since before
 // that change.
@@ -205,7 +222,7 @@ func (c *checker) slotRun(j *job, r *Run, slot time.Time) {
 		if v.next == nil || !v.live() || !slot.After(v.Effective) || slot.Sub(v.end.Effective) > c.stale() || !v.names(slot) {
 			continue
 		}
-		if len(r.Attempts) == 0 || r.Attempts[0].Token < v.next.Revision || v.Queues && (!c.f.KnowsWaits || !r.Asked.IsZero()) {
+		if j.begun(r) < v.next.Revision || v.Queues && (!c.f.KnowsWaits || !r.Asked.IsZero()) {
 			return
 		}
 	}

@@ -110,7 +110,10 @@ type term struct {
 	lateness lateness
 	marks    chan state.Watermark // newest only
 	lastMark time.Time
-	lastSeen time.Time // wall clock of the loop's last turn
+	// lastLate is what late found last, lateAgain when it looks again.
+	lastLate  state.Late
+	lateAgain time.Time
+	lastSeen  time.Time // wall clock of the loop's last turn
 
 	looking, lookAgain bool // see lookForWaiting
 

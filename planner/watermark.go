@@ -93,17 +93,32 @@ func (t *term) hold() (hold time.Time, ok bool) {
 // on the way.
 const overdue = time.Second
 
-// late tells what is due and has no record, as far as is known here.
+// lateShare is the part of the time that may be spent on looking for what is late: of
+// hundreds of thousands of entries some always are, and to look at each takes long.
+const lateShare = 100
+
+// late tells what is due and has no record, as far as is known here. Where many entries
+// are open the answer may be some seconds old.
 func (t *term) late(now time.Time) state.Late {
-	var l state.Late
 	limit := now.Add(-overdue).UnixMicro()
 	first := limit
 	if t.byDue.Len() > 0 {
 		first = t.byDue.Top().Key
 	}
 	if first >= limit && t.asked == 0 {
-		return l
+		return state.Late{}
 	}
+	begun := time.Now()
+	if begun.Before(t.lateAgain) {
+		return t.lastLate
+	}
+	t.lastLate = t.findLate(limit)
+	t.lateAgain = begun.Add(lateShare * time.Since(begun))
+	return t.lastLate
+}
+
+// findLate looks at all open entries.
+func (t *term) findLate(limit int64) (l state.Late) {
 	var worst *entry
 	for _, e := range t.open {
 		if e.start > limit || e.version.Paused || e.waiting != nil || e.bar != nil || e.backfill() || e.waits || e.begun || e.helper() {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/leaderd/leaderd/state"
 )
@@ -53,7 +54,8 @@ func (e *exchange) collect(o *Outcome) {
 	if o.State != state.StateSucceeded {
 		return
 	}
-	f, err := os.Open(e.result())
+	// What the command has made of it may be a pipe, on which to open would wait.
+	f, err := os.OpenFile(e.result(), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}

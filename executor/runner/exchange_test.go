@@ -54,8 +54,10 @@ func TestCommandsExchange(t *testing.T) {
 	require.Equal(t, state.StateSucceeded, o.State)
 	require.Nil(t, o.Result)
 	require.Contains(t, o.Unkept, "more than 65536 bytes")
-	o, _ = run("", `mkdir "$LEADERD_RESULT_FILE"`)
-	require.Contains(t, o.Unkept, "no regular file")
+	for _, odd := range []string{`mkdir "$LEADERD_RESULT_FILE"`, `mkfifo "$LEADERD_RESULT_FILE"`} {
+		o, _ = run("", odd)
+		require.Contains(t, o.Unkept, "no regular file", odd)
+	}
 
 	lost := runner.New(runner.Config{ExchangeDir: dir + "/missing"})
 	defer lost.Close()

@@ -144,6 +144,12 @@ func (s *Submission) request() (*leaderdv1.SubmitRunRequest, error) {
 	return req, nil
 }
 
+// submitted is the answer to the wish. What looks like an earlier wish with a random key is
+// this one, whose first answer was lost.
+func (s *Submission) submitted(run string, duplicate bool) Submitted {
+	return Submitted{Run: run, Duplicate: duplicate && s.Key != ""}
+}
+
 // Submit asks for a run, and blocks until the wish is durable. Errors: ErrRefused, and
 // ctx's own; after that the wish may be stored or not, and one with a Key may be sent
 // again.
@@ -160,7 +166,7 @@ func (c *Client) Submit(ctx context.Context, s Submission) (Submitted, error) {
 	if err != nil {
 		return Submitted{}, fmt.Errorf("submit %s: %w", s.Job, err)
 	}
-	return Submitted{Run: resp.GetRun(), Duplicate: resp.GetDuplicate()}, nil
+	return s.submitted(resp.GetRun(), resp.GetDuplicate()), nil
 }
 
 // SubmitAll asks for many runs, in as few calls as may be, and answers for each in
@@ -187,7 +193,7 @@ func (c *Client) SubmitAll(ctx context.Context, all []Submission) ([]Submitted, 
 			for i, r := range resp.GetResults() {
 				switch e := r.GetError(); {
 				case e == nil:
-					answers[of[i]] = Submitted{Run: r.GetRun(), Duplicate: r.GetDuplicate()}
+					answers[of[i]] = all[of[i]].submitted(r.GetRun(), r.GetDuplicate())
 				case passing(codes.Code(e.GetCode())): //nolint:gosec // codes are small
 					left.Requests, leftOf = append(left.GetRequests(), batch.GetRequests()[i]), append(leftOf, of[i])
 				default:

@@ -24,6 +24,7 @@ import (
 	"github.com/leaderd/leaderd/planner"
 	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
 	"github.com/leaderd/leaderd/state/kv"
@@ -43,6 +44,13 @@ type leads struct{}
 
 func (leads) Leader() (string, int64) { return "n1", 7 }
 
+// nobody leads that could be asked what waits.
+type nobody struct{}
+
+func (nobody) ListWaiting(context.Context, *workerv1.ListWaitingRequest) (*workerv1.ListWaitingResponse, error) {
+	return nil, api.ErrNoLeader
+}
+
 // tell serves the API, of a job with a past, until the test ends.
 func tell(t *testing.T) *story {
 	t.Helper()
@@ -53,7 +61,7 @@ func tell(t *testing.T) *story {
 	cache, nodes, catalog := st.JobsCache(), st.NodesCache(), planner.NewCatalog()
 	server, err := api.New(api.Config{
 		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Submitter: st, Canceller: st, Backfills: st, Calendars: st, Checkpoint: st, Runs: st, DeadLetters: st, Watermark: st,
-		Leadership: leads{}, Nodes: nodes, Jobs: catalog, Wall: func() time.Time { return s.now },
+		Leadership: leads{}, Nodes: nodes, Jobs: catalog, Wall: func() time.Time { return s.now }, Queue: nobody{}, Holders: st,
 	})
 	require.NoError(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

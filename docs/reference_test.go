@@ -296,6 +296,14 @@ var limits = map[string]struct {
 	"MaxRunTimeout":      {"timeout of a run over all attempts", state.MaxRunTimeout},
 	"MaxDeadLetters":     {"dead letters of a job", state.MaxDeadLetters},
 
+	"MaxJobLimits": {"limits that a job names", state.MaxJobLimits},
+	"MaxWeight":    {"weight of a job", state.MaxWeight},
+	"MaxRateRuns":  {"runs of a rate", state.MaxRateRuns},
+	"MaxRateBurst": {"burst of a rate", state.MaxRateBurst},
+	"MaxRatePer":   {"time of a rate", state.MaxRatePer},
+	"MaxResources": {"resources of a node or a job", state.MaxResources},
+	"MaxResource":  {"amount of a resource", state.MaxResource},
+
 	"MaxPauseAfterFailures": {"failures in a row that pause a job", state.MaxPauseAfterFailures},
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leaderd/leaderd/executor/output"
+	"github.com/leaderd/leaderd/internal/fair"
 	"github.com/leaderd/leaderd/internal/minheap"
 	"github.com/leaderd/leaderd/state"
 )
@@ -65,9 +66,12 @@ type desk struct {
 	left    bool // its runs count as strays
 	session *session
 	entries map[key]*entry
-	ahead   minheap.Heap[*entry] // by due; claimed a lead before
-	later   minheap.Heap[*entry] // by when they are to be claimed again
-	full    fifo[*entry]
+	ahead   minheap.Heap[*entry]            // by due; claimed a lead before
+	later   minheap.Heap[*entry]            // by when they are to be claimed again
+	line    fair.Queue[state.JobID, waiter] // what found no room, or may find none
+	turns   uint64                          // how often something began to stand there
+	waiters []waiter                        // the same in the order in which they came, some of them void
+	told    int                             // of how many of those the leader knows
 	past    fifo[*entry]
 	due     dues // of those in ahead
 	lead    lead
@@ -75,7 +79,10 @@ type desk struct {
 	parked  map[string][]*entry // what waits for other runs, by spec.scope
 	claims  int                 // under way
 	taken   int                 // of the capacity
-	held    int                 // runs from the begin of their claim until their end is stored
+	// spare is what is left of the resources; lanes is what entries in the line need.
+	spare state.Resources
+	lanes map[string]state.Resources
+	held  int // runs from the begin of their claim until their end is stored
 	// toldStuck is when the leader was told last that claims without an answer take
 	// the room, by the steady clock.
 	toldStuck int64
@@ -106,6 +113,8 @@ func newDesk(work context.Context, x *Executor, owner state.Owner, fence context
 		due:      make(dues),
 		gates:    make(claimGates),
 		parked:   make(map[string][]*entry),
+		spare:    spareOf(x.cfg.Node.Resources),
+		lanes:    make(map[string]state.Resources),
 		lead:     newLead(),
 	}
 }
@@ -130,7 +139,8 @@ func (d *desk) close() (dropped, running int) {
 		case nowhere, claiming, claimed, over:
 		}
 	}
-	d.ahead, d.later, d.full = minheap.Heap[*entry]{}, minheap.Heap[*entry]{}, fifo[*entry]{}
+	d.ahead, d.later, d.line = minheap.Heap[*entry]{}, minheap.Heap[*entry]{}, fair.Queue[state.JobID, waiter]{}
+	d.waiters, d.told = nil, 0
 	if d.held == 0 {
 		close(d.idle)
 	}
@@ -156,6 +166,7 @@ func (d *desk) release(r *run) {
 	if !r.released {
 		r.released = true
 		d.taken--
+		d.giveResources(r)
 	}
 	if d.starving {
 		signal(d.wake)

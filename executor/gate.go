@@ -94,6 +94,30 @@ func (d *desk) park(e *entry, now int64) {
 	signal(d.wake)
 }
 
+// wait follows the claim of a run that waits and was not let go. Where one of the job's
+// limits is reached, the leader plans it anew when its turn has come: of all that wait
+// there, on whichever node, it knows whose turn that is. Without a leader, and for other
+// runs of its job, it is claimed again by itself.
+func (d *desk) wait(r *run, res *state.ClaimResult, now int64) {
+	e := r.entry
+	limited := len(r.plan.spec.policy.Limits) > 0
+	attended := r.plan.spec.session == d.session && d.session != nil
+	switch {
+	case !limited:
+	case res.Limit != 0 && !e.plan.same(&r.plan):
+		d.enqueue(e, later, now)
+		signal(d.wake)
+		return
+	case res.Limit != 0 && attended:
+		delete(d.entries, e.key)
+		d.reportLimit(e, &r.plan, workerv1.Progress_STEP_HELD, res)
+		return
+	default:
+		d.reportLimit(e, &r.plan, workerv1.Progress_STEP_HELD, &state.ClaimResult{})
+	}
+	d.park(e, now)
+}
+
 // unpark has all entries that wait for the end of a run claimed now.
 func (d *desk) unpark(scope string) {
 	parked := d.parked[scope]

@@ -63,6 +63,30 @@ func (d *desk) reportOf(e *entry, p *plan, step workerv1.Progress_Step) {
 	})
 }
 
+// reportBusy tells the leader that there is no room for an entry, and what is lacking.
+func (d *desk) reportBusy(e *entry) {
+	s := e.plan.spec.session
+	if s == nil || s != d.session {
+		return
+	}
+	s.reports.add(progress{
+		ref: e.plan.spec.ref, due: e.plan.due, run: string(e.plan.run), shard: e.key.shard, attempt: e.key.attempt,
+		step: workerv1.Progress_STEP_BUSY, lack: d.spare.Lack(e.plan.spec.needs),
+	})
+}
+
+// reportLimit is reportOf with the limit that was reached, if any was.
+func (d *desk) reportLimit(e *entry, p *plan, step workerv1.Progress_Step, res *state.ClaimResult) {
+	s := p.spec.session
+	if s == nil || s != d.session {
+		return
+	}
+	s.reports.add(progress{
+		ref: p.spec.ref, due: p.due, run: string(p.run), shard: e.key.shard, attempt: e.key.attempt, step: step,
+		limit: int32(res.Limit), notBefore: res.NotBefore, //nolint:gosec // bounded by state.MaxJobLimits
+	})
+}
+
 func (d *desk) reportEnd(e *entry) {
 	s := e.plan.spec.session
 	if s == nil || s != d.session {

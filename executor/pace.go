@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/leaderd/leaderd/internal/minheap"
-	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
 )
 
 // pace begins claims when it is time for them, until ctx ends. Runs go on under
@@ -77,8 +76,9 @@ func (d *desk) finishClaims(work context.Context) {
 	}
 }
 
-// dispatch answers the runs whose claims are to begin by now, in the order in
-// which their entries are due, at most claimPart, and when to look again.
+// dispatch answers the runs whose claims are to begin by now, at most claimPart, and when
+// to look again. If there is room for all that is to be claimed they are in the order in
+// which their entries are due, else in that of the line.
 func (d *desk) dispatch(now int64) (runs []*run, next int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,32 +89,41 @@ func (d *desk) dispatch(now int64) (runs []*run, next int64) {
 	}
 	lead := int64(d.lead.value(d.due.within(now + int64(maxLead))))
 	d.metrics.lead.Set(time.Duration(lead).Seconds())
+	scarce := d.scarce(now, lead)
+	if scarce && !d.gather(now, lead) {
+		next = now
+	}
 	for d.room() {
 		if len(runs) == claimPart {
 			return runs, now
 		}
-		e := d.pick(now, lead)
+		e := d.pick(now, lead, scarce)
 		if e == nil {
-			d.starving = false
 			if d.ahead.Len() > 0 {
 				next = min(next, d.ahead.Top().Key-lead)
 			}
 			if d.later.Len() > 0 {
 				next = min(next, d.later.Top().Key)
 			}
+			if d.starving = d.line.Len() > 0; d.starving { // for what they need beside room
+				next = d.tellWaiters(now, next)
+			}
 			return runs, next
 		}
-		runs = append(runs, d.begin(e, now))
+		runs = append(runs, d.begin(e, now, scarce))
 	}
 	d.starving = true
-	d.overflow(&d.ahead, ahead, now)
-	d.overflow(&d.later, later, now)
-	d.tellStuck()
+	if !scarce && !d.gather(now, lead) {
+		next = now
+	}
+	next = d.tellWaiters(now, next)
 	for _, h := range []*minheap.Heap[*entry]{&d.ahead, &d.later} {
 		if h.Len() > 0 {
 			next = min(next, h.Top().Key+busyAfter)
 		}
 	}
+	d.shed(now)
+	d.tellStuck()
 	return runs, next
 }
 
@@ -134,21 +143,13 @@ func (d *desk) free() int {
 }
 
 // pick removes from the queue the next entry whose claim is to begin by now.
-func (d *desk) pick(now, lead int64) *entry {
+func (d *desk) pick(now, lead int64, scarce bool) *entry {
+	if scarce {
+		return d.callUp(now)
+	}
 	for {
-		var e *entry
-		switch {
-		case d.full.len() > 0:
-			e = d.full.pop()
-			if e.place != full {
-				continue
-			}
-		case prune(&d.later, later) && d.later.Top().Key <= now &&
-			(!prune(&d.ahead, ahead) || d.ahead.Top().Key-lead > now || d.later.Top().Val.plan.start <= d.ahead.Top().Key):
-			e = d.later.Pop().Val
-		case prune(&d.ahead, ahead) && d.ahead.Top().Key-lead <= now:
-			e = d.ahead.Pop().Val
-		default:
+		e := d.next(now, lead)
+		if e == nil {
 			return nil
 		}
 		d.unqueue(e)
@@ -157,22 +158,14 @@ func (d *desk) pick(now, lead int64) *entry {
 			d.relent(e, now)
 			continue
 		}
-		if d.shut(e) {
-			continue
+		switch {
+		case !d.fits(e.plan.spec.needs):
+			d.standInLine(e)
+		case d.shut(e):
+		default:
+			return e
 		}
-		return e
 	}
-}
-
-// prune removes void items from the front; false if nothing is left.
-func prune(h *minheap.Heap[*entry], in place) bool {
-	for h.Len() > 0 {
-		if valid(h.Top(), in) {
-			return true
-		}
-		h.Pop()
-	}
-	return false
 }
 
 // enqueue puts an entry that is nowhere into a heap.
@@ -196,72 +189,9 @@ func (d *desk) unqueue(e *entry) {
 	d.metrics.queued.Dec()
 }
 
-// overflow takes those that have been due for a while, and found no room, out of
-// a heap. The leader is told once, so that it gives them to others too.
-func (d *desk) overflow(h *minheap.Heap[*entry], in place, now int64) {
-	for prune(h, in) && h.Top().Key+busyAfter <= now {
-		e := h.Pop().Val
-		if e.expired(now) {
-			d.unqueue(e)
-			delete(d.entries, e.key)
-			d.relent(e, now)
-			continue
-		}
-		if in == ahead {
-			d.due.remove(e.at)
-		}
-		e.place = full
-		d.full.push(e)
-		if !e.busy {
-			e.busy = true
-			d.metrics.busy.Inc()
-			d.noRoom(e)
-		}
-	}
-	for d.full.len() > maxFull {
-		e := d.full.pop()
-		switch {
-		case e.place != full:
-		case e.doubt:
-			d.full.push(e)
-			return
-		default:
-			d.unqueue(e)
-			delete(d.entries, e.key)
-			d.relent(e, now)
-		}
-	}
-}
-
-// noRoom tells the leader why there is no room for an entry: runs that are at work
-// take it, or claims that the journal leaves without an answer, any of which may have
-// been carried out. What helps against the one does not against the other.
-func (d *desk) noRoom(e *entry) {
-	if !d.lead.stuck(d.steady()) {
-		d.report(e, workerv1.Progress_STEP_BUSY)
-		return
-	}
-	e.refused = true
-	d.report(e, workerv1.Progress_STEP_REFUSED)
-}
-
-// tellStuck corrects what the leader was told of entries without room, when it shows
-// that claims without an answer take it. Each is told once for each plan of it.
-func (d *desk) tellStuck() {
-	now := d.steady()
-	if !d.lead.stuck(now) || now-d.toldStuck < int64(tick) {
-		return
-	}
-	d.toldStuck = now
-	for _, e := range d.full.items[d.full.head:] {
-		if e.place == full && !e.refused {
-			d.noRoom(e)
-		}
-	}
-}
-
-// begin makes the run of an entry whose claim begins.
-func (d *desk) begin(e *entry, now int64) *run {
+// begin makes the run of an entry whose claim begins. called tells that it stood in the
+// line.
+func (d *desk) begin(e *entry, now int64, called bool) *run {
 	e.place = claiming
 	d.claims++
 	d.taken++
@@ -270,5 +200,8 @@ func (d *desk) begin(e *entry, now int64) *run {
 	if e.plan.alone() {
 		d.claiming(e.key.job)
 	}
-	return newRun(d, e, now)
+	r := newRun(d, e, now)
+	r.called = called
+	d.takeResources(r)
+	return r
 }

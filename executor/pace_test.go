@@ -95,7 +95,7 @@ func TestLeadIsMeasuredByAClockThatNobodySets(t *testing.T) {
 			for n := range 4 * loaded {
 				e := entryDue(sp, n, d.wall())
 				d.entries[e.key] = e
-				runs = append(runs, d.begin(e, d.wall()))
+				runs = append(runs, d.begin(e, d.wall(), false))
 			}
 			for i, r := range runs {
 				if i == 2*loaded {
@@ -103,7 +103,7 @@ func TestLeadIsMeasuredByAClockThatNobodySets(t *testing.T) {
 				}
 				time.Sleep(time.Millisecond) // 1,000 answers a second
 				r.live.Token = 1
-				d.settle(r, state.Claimed, nil, time.Millisecond, false)
+				d.settle(r, &state.ClaimResult{Status: state.Claimed}, nil, time.Millisecond, false)
 			}
 			rate = d.lead.rate
 		})

@@ -47,7 +47,7 @@ const (
 	nowhere  place = iota
 	ahead          // in the desk's heap of that name
 	later          // in the desk's heap of that name
-	full           // in the desk's list of those that found no room
+	full           // in the desk's line of those that found no room
 	behind         // in the list of those that wait for the answer to a claim of their job
 	claiming       // the journal is asked for its claim
 	claimed        // it is ours: it waits for its slot, is at work, or its end is being stored
@@ -70,7 +70,8 @@ type entry struct {
 	run   *run
 	// doubt is set after a claim whose outcome is unknown: it may be ours.
 	doubt    bool
-	busy     bool // the leader was told
+	busy     bool   // the leader was told
+	turn     uint64 // its newest in the line
 	refusals uint8
 	refused  bool // the leader was told since it planned it last
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
+	"github.com/leaderd/leaderd/state/codec"
 )
 
 const (
@@ -35,6 +36,10 @@ type progress struct {
 	step     workerv1.Progress_Step
 	lateness time.Duration
 	state    uint32
+
+	limit     int32
+	notBefore time.Time
+	lack      string
 }
 
 // reports are what a session has to tell. To add one never blocks.
@@ -112,7 +117,7 @@ func message(batch []progress) *workerv1.AttendRequest {
 	for i := range batch {
 		p, v := &batch[i], &values[i]
 		v.Ref, v.Due, v.Run, v.Shard = p.ref, p.due/int64(time.Microsecond), p.run, p.shard
-		v.Attempt = p.attempt
+		v.Attempt, v.Limit, v.NotBefore, v.Lack = p.attempt, p.limit, codec.Micros(p.notBefore), p.lack
 		v.Step, v.Lateness, v.State = p.step, p.lateness.Microseconds(), p.state
 		list[i] = v
 	}

@@ -39,6 +39,7 @@ type run struct {
 	part  state.Part
 	out   *output.Writer
 
+	called   bool // it stood in the line for room
 	applied  bool // the overlap policy was asked for
 	begun    bool // the work was
 	returned bool // the work did, by itself
@@ -111,6 +112,7 @@ func (d *desk) claim(work, window context.Context, r *run) {
 		ClosedRevision: r.plan.closed,
 		ApplyOverlap:   r.applied,
 		Split:          r.plan.split,
+		Limits:         sp.policy.Limits,
 	}
 	if !r.plan.allowOverlap {
 		r.asked.Gate = sp.gate
@@ -127,7 +129,7 @@ func (d *desk) claimed(r *run, res state.ClaimResult, err error, took time.Durat
 		d.log.Debug("claim has no answer", "job", r.key.job, "run", r.key.run, "shard", r.key.shard, "err", err)
 	}
 	r.live, r.part = res.Live, res.Part
-	if d.settle(r, res.Status, err, took, ended) {
+	if d.settle(r, &res, err, took, ended) {
 		d.starts.add(r)
 	} else {
 		d.leave(r)
@@ -135,7 +137,7 @@ func (d *desk) claimed(r *run, res state.ClaimResult, err error, took time.Durat
 }
 
 // settle does what follows from a claim's answer, and tells whether it is ours.
-func (d *desk) settle(r *run, status state.ClaimStatus, err error, took time.Duration, ended bool) bool {
+func (d *desk) settle(r *run, res *state.ClaimResult, err error, took time.Duration, ended bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.wall()
@@ -149,6 +151,9 @@ func (d *desk) settle(r *run, status state.ClaimStatus, err error, took time.Dur
 		signal(d.wake)
 	}
 	e.place = nowhere
+	if r.called && res.Status != state.Claimed {
+		d.line.Return(r.plan.spec.flow) // its job has had no turn
+	}
 	if err != nil {
 		if d.closed || ended {
 			delete(d.entries, e.key)
@@ -157,8 +162,8 @@ func (d *desk) settle(r *run, status state.ClaimStatus, err error, took time.Dur
 		d.refused(e, now)
 		return false
 	}
-	e.doubt = e.doubt && status == state.ClaimHeld
-	switch status {
+	e.doubt = e.doubt && res.Status == state.ClaimHeld
+	switch res.Status {
 	case state.Claimed:
 		e.place, e.token, e.run = claimed, r.live.Token, r
 		r.away.Store(d.closed && r.plan.spec.handover)
@@ -171,7 +176,7 @@ func (d *desk) settle(r *run, status state.ClaimStatus, err error, took time.Dur
 		case d.closed:
 			delete(d.entries, e.key)
 		case r.plan.queued || e.plan.queued:
-			d.park(e, now)
+			d.wait(r, res, now)
 		case r.applied:
 			d.refused(e, now)
 		case r.plan.waits() && now >= e.plan.start:
@@ -183,7 +188,7 @@ func (d *desk) settle(r *run, status state.ClaimStatus, err error, took time.Dur
 		}
 	case state.ClaimQueued:
 		// The leader plans it anew, by its pending key.
-		d.reportOf(e, &r.plan, workerv1.Progress_STEP_QUEUED)
+		d.reportLimit(e, &r.plan, workerv1.Progress_STEP_QUEUED, res)
 		if d.closed || e.plan.same(&r.plan) {
 			delete(d.entries, e.key)
 			break

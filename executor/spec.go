@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leaderd/leaderd/executor/runner"
+	"github.com/leaderd/leaderd/internal/fair"
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
@@ -28,6 +29,10 @@ type spec struct {
 	atMostOnce bool
 	deadline   time.Duration // to start, counted from when it is due
 	jitter     time.Duration
+	// flow is how its runs are taken when they wait for room.
+	flow fair.Flow[state.JobID]
+	// needs are what each run takes of the executor's resources.
+	needs state.Resources
 	// patient runs that are caught up wait for the one before them.
 	patient bool
 	// policy is what follows the end of an attempt.
@@ -71,6 +76,10 @@ func newSpec(s *session, p *workerv1.Spec) *spec {
 		jitter:     js.Jitter,
 		patient:    js.CatchUp == state.CatchUpAll && js.Overlap == state.OverlapSkip,
 		handover:   js.Drain == state.DrainHandover,
+		needs:      js.Resources,
+		flow: fair.Flow[state.JobID]{
+			Key: job, Class: js.Priority.Rank(), Weight: js.Weight, Lane: js.Resources.String(),
+		},
 
 		checkpointOfJob: js.CheckpointsOfJob(),
 		checkpointsKept: js.CheckpointsKept(),

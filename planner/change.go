@@ -86,6 +86,7 @@ func (t *term) supersedeEntry(e *entry, to *Job, end ending, now time.Time) {
 			t.decideGone(e, now)
 		} else {
 			e.version, e.holders = to, nil
+			t.leaveLine(e)
 			if !to.Paused || e.backfill() {
 				t.place(e)
 			}

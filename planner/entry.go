@@ -58,6 +58,11 @@ type entry struct {
 	pending *state.Pending
 	// waits is set where that waits for other runs.
 	waits bool
+	// line is the one in which it waits for room at a limit. let is set once it was let go
+	// from a line, which is from until it is heard of, and started when it is known to
+	// have started.
+	line, from   *line
+	let, started bool
 	// of a slot in the closed part of the timeline: the revision at which that
 	// was closed, which lets the slot start all the same.
 	closed int64
@@ -80,6 +85,8 @@ type entry struct {
 	// could not: BUSY or REFUSED.
 	busy bool
 	last workerv1.Progress_Step
+	// lack is the resource of which too little was free, where that was why.
+	lack string
 	// look is when check looks at it, in microseconds; 0: not until lookAt is called.
 	look int64
 	done bool

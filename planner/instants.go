@@ -6,6 +6,14 @@ import (
 
 func micros(us int64) time.Time { return time.UnixMicro(us).UTC() }
 
+// instant is micros of what may be no instant.
+func instant(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return micros(us)
+}
+
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

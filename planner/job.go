@@ -21,6 +21,8 @@ type Job struct {
 	Selector placement.Selector
 	// Shards splits the job's runs; nil: they are one piece of work each.
 	Shards *state.Shards
+	// wants is nil for a job without limits that prefers no executors.
+	wants *wants
 	// ConcurrencyKey names whose runs count beside the job's own, if any do.
 	ConcurrencyKey string
 	Paused         bool
@@ -56,7 +58,8 @@ func compileSpec(j *state.Job, stored []byte) *Job {
 		Generation: j.Generation,
 		Effective:  j.Effective,
 		Policy:     policyOf(&spec),
-		Selector:   selector(spec.Selector),
+		Selector:   selector(spec.Selector).Needing(spec.Resources),
+		wants:      wantsOf(&spec),
 		Shards:     spec.Shards,
 		Paused:     j.Paused,
 		stored:     stored,

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leaderd/leaderd/planner/placement"
 	"github.com/leaderd/leaderd/state"
 )
 
@@ -44,6 +45,8 @@ func (m *muster) nodeOf(shard int) string {
 type spread struct {
 	job   *Job
 	names []string
+	// rest are the others, where the job prefers some.
+	rest []string
 }
 
 // placeShard plans an entry of a shard. The shards of a job are dealt out to its nodes
@@ -54,7 +57,11 @@ func (t *term) placeShard(e *entry) {
 		return
 	}
 	if t.spread.job != e.version {
-		t.spread = spread{e.version, t.table.Rank(nil, jobKey(e.version.ID), e.version.Selector, t.table.Len())}
+		key := jobKey(e.version.ID)
+		t.spread = spread{job: e.version, names: t.table.Rank(nil, key, t.preferred(e.version), t.table.Len())}
+		if !e.version.Preferred().All() {
+			t.spread.rest = t.table.Rank(nil, key, e.version.Selector, t.table.Len())
+		}
 	}
 	names, last := t.spread.names, ""
 	if len(names) > 1 && len(e.holders) == 0 {
@@ -65,9 +72,23 @@ func (t *term) placeShard(e *entry) {
 			return
 		}
 	}
+	for _, name := range t.spread.rest {
+		if name != last && t.placeOn(e, name) {
+			return
+		}
+	}
 	if last != "" {
 		t.placeOn(e, last)
 	}
+}
+
+// preferred is the selector of the executors that come first for a job: those that it
+// prefers, where there is one, else all that may run it.
+func (t *term) preferred(v *Job) placement.Selector {
+	if !v.Preferred().All() && t.table.Any(v.Preferred()) {
+		return v.Preferred()
+	}
+	return v.Selector
 }
 
 // addHelpers opens the entries of the other shards of a slot's run, so that they start
@@ -95,7 +116,7 @@ func (t *term) addHelpers(first *entry, now time.Time) {
 func (t *term) matching(v *Job) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(t.nodes)) {
-		if n := t.nodes[name]; n.Executor && v.Selector.Matches(n.Labels) && len(names) < state.MaxShards {
+		if n := t.nodes[name]; n.Executor && v.Selector.Matches(n.Labels, n.Resources) && len(names) < state.MaxShards {
 			names = append(names, name)
 		}
 	}

@@ -114,7 +114,7 @@ func (t *term) rebalance() error {
 	nodes := make([]placement.Node, 0, len(t.sessions))
 	for _, name := range slices.Sorted(maps.Keys(t.sessions)) {
 		n := t.nodes[name]
-		nodes = append(nodes, placement.Node{ID: name, Capacity: max(0, n.Capacity), Labels: n.Labels})
+		nodes = append(nodes, placement.Node{ID: name, Capacity: max(0, n.Capacity), Labels: n.Labels, Resources: n.Resources})
 	}
 	table, err := placement.New(nodes)
 	if err != nil {
@@ -126,6 +126,14 @@ func (t *term) rebalance() error {
 		return err
 	}
 	t.balancer.Rebuild(table)
+	for id, j := range t.jobs {
+		// One that could not be where it is preferred may be able to now.
+		if first := t.preferred(j.job); !j.job.Preferred().All() {
+			if node, ok := t.balancer.Node(jobKey(id)); ok && !table.Fits(node, first) {
+				t.balancer.Release(jobKey(id))
+			}
+		}
+	}
 	return nil
 }
 

@@ -20,17 +20,20 @@ const (
 // Where none is left the entry stays as it is until one comes or check looks.
 func (t *term) place(e *entry) {
 	if e.verdict != state.StateNone || e.bar != nil || e.early || e.behind != nil || e.suspended || e.version.Paused && !e.backfill() || e.version.Broken != nil || t.gates.bad[e.version.ID] != nil ||
-		e.waiting != nil && e.waiting.NextTry.After(t.now()) || e.waits && e != e.job.queue[0] {
+		e.waiting != nil && e.waiting.NextTry.After(t.now()) || e.waits && !e.mayStart() {
+		return
+	}
+	if t.waitsInLine(e, t.now()) {
 		return
 	}
 	if e.split {
 		t.placeShard(e)
 		return
 	}
-	key := jobKey(e.version.ID)
+	key, first := jobKey(e.version.ID), t.preferred(e.version)
 	if last := e.failedOn(); last != "" && len(e.holders) == 0 {
 		// Perhaps it was the node's fault: any other one that matches comes first.
-		for _, name := range t.table.Rank(nil, key, e.version.Selector, 2) {
+		for _, name := range t.table.Rank(nil, key, first, 2) {
 			if name != last && t.placeOn(e, name) {
 				return
 			}
@@ -38,7 +41,15 @@ func (t *term) place(e *entry) {
 	}
 	// The balancer's choice first, then the others in the job's order, so that
 	// a hedge goes where the job would move.
-	if name, ok := t.balancer.Assign(key, e.version.Selector, 1); ok && t.placeOn(e, name) {
+	if name, ok := t.balancer.Assign(key, first, 1); ok && t.placeOn(e, name) {
+		return
+	}
+	for _, name := range t.table.Rank(nil, key, first, len(e.holders)+2) {
+		if t.placeOn(e, name) {
+			return
+		}
+	}
+	if e.version.Preferred().All() {
 		return
 	}
 	for _, name := range t.table.Rank(nil, key, e.version.Selector, len(e.holders)+2) {
@@ -217,6 +228,7 @@ func (t *term) report(s *session, r *workerv1.Report, now time.Time) {
 		switch p.GetStep() {
 		case workerv1.Progress_STEP_CLAIMED, workerv1.Progress_STEP_FINISHED:
 			t.hedges.earn()
+			e.started = true
 			t.close(e)
 			t.musterOnce(e)
 		case workerv1.Progress_STEP_DECIDED:
@@ -233,14 +245,17 @@ func (t *term) report(s *session, r *workerv1.Report, now time.Time) {
 			if e.pending != nil {
 				t.sweepPending(e.pending)
 			}
+		case workerv1.Progress_STEP_HELD:
+			t.heldAt(e, s, int(p.GetLimit()), instant(p.GetNotBefore()))
 		case workerv1.Progress_STEP_QUEUED:
+			t.reachedBy(e, int(p.GetLimit()), instant(p.GetNotBefore()))
 			if !e.waits { // else it is known by its new pending key
 				t.hedges.earn()
 				t.close(e)
 			}
 		case workerv1.Progress_STEP_BUSY:
 			// It keeps the entry, but another one may be sooner.
-			e.busy, e.last = true, p.GetStep()
+			e.busy, e.last, e.lack = true, p.GetStep(), p.GetLack()
 			t.place(e)
 		case workerv1.Progress_STEP_STALE:
 			// The job or run has changed: its change is on its way here.
@@ -337,4 +352,5 @@ func (t *term) close(e *entry) {
 	if e.waits {
 		t.dequeue(e)
 	}
+	t.gone(e)
 }

@@ -73,6 +73,8 @@ type Store interface {
 	NextHistory(ctx context.Context, from string) (id state.JobID, next string, ok bool, err error)
 	// SweepJob is one bounded step of a job's retention.
 	SweepJob(ctx context.Context, term state.Term, sw state.Sweep) (state.Swept, error)
+	// SweepRates forgets the rates of limits that have been full since before an instant.
+	SweepRates(ctx context.Context, term state.Term, before time.Time) error
 	// ForgetJob removes what is kept of a job that was deleted before an instant and
 	// has no history any more.
 	ForgetJob(ctx context.Context, term state.Term, id state.JobID, before time.Time) (done bool, err error)

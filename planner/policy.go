@@ -23,6 +23,8 @@ type Policy struct {
 	// RunTimeout bounds a run over all its attempts, QueueTimeout how long one waits
 	// for others; 0: nothing does.
 	RunTimeout, QueueTimeout time.Duration
+	// Class and Weight are how its runs are taken when they wait for room.
+	Class, Weight uint8
 	// DeadLetters is how many dead letters of the job are kept; 0: it leaves none.
 	DeadLetters int
 	// Retention is for how long its past runs are kept, as far as it says.
@@ -39,6 +41,8 @@ func policyOf(spec *state.JobSpec) *Policy {
 		PauseAfter:   spec.PauseAfterFailures,
 		RunTimeout:   spec.RunTimeout,
 		QueueTimeout: spec.QueueTimeout,
+		Class:        uint8(spec.Priority.Rank()), //nolint:gosec // one of four
+		Weight:       uint8(spec.Weight),          //nolint:gosec // bounded by state.MaxWeight
 		DeadLetters:  spec.DeadLettersKept(),
 		Retention:    spec.Retention,
 	}

@@ -39,6 +39,9 @@ func (t *term) enqueue(e *entry) {
 	}
 	e.waits = true
 	i, _ := slices.BinarySearchFunc(j.queue, e, func(a, b *entry) int { return compareRuns(a.run, b.run) })
+	if i == 0 && len(j.queue) > 0 && e.version.ordered() {
+		t.leaveLine(j.queue[0]) // it is not the first any more
+	}
 	j.queue = slices.Insert(j.queue, i, e)
 	t.queued++
 }
@@ -90,12 +93,21 @@ func (t *term) rescope(j *timed) {
 	}
 }
 
+// waitsSince is since when an entry's run waits for others.
+func (e *entry) waitsSince() time.Time {
+	if e.pending.Queued.IsZero() {
+		return micros(e.start)
+	}
+	return e.pending.Queued
+}
+
 // ended tells the executors of the runs that wait for such a run as has ended,
 // those first that were due first.
 func (t *term) ended(j *Job) {
 	if len(t.queues) == 0 {
 		return
 	}
+	t.freed(j)
 	waiting := t.queues[j.scope()]
 	heads := make([]*entry, 0, len(waiting))
 	for _, w := range waiting {
@@ -137,16 +149,16 @@ func (t *term) checkQueued(e *entry, now time.Time) {
 	}
 	most := e.version.QueueTimeout
 	if most != 0 {
-		end := e.pending.Queued.Add(most)
+		end := e.waitsSince().Add(most)
 		if !now.Before(end) {
-			t.decideAt(e, state.StateMissed, state.ReasonQueueTimeout, "it waited for other runs for "+most.String(), e.version.Revision, now)
+			t.decideAt(e, state.StateMissed, state.ReasonQueueTimeout, whyQueued(e)+" for "+most.String(), e.version.Revision, now)
 			return
 		}
 		if end.Before(deadline) {
 			deadline = end
 		}
 	}
-	if e == e.job.queue[0] {
+	if e == e.job.queue[0] || e.let {
 		if e.busy {
 			t.place(e)
 			e.busy = false

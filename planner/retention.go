@@ -42,6 +42,8 @@ const (
 	// firstPause is the pause in a term's first round, which does not know how many
 	// jobs there are.
 	firstPause = 20 * time.Millisecond
+	// idleRate is for how long a rate is kept that has all its tokens.
+	idleRate = time.Hour
 )
 
 // settled is what a sweep may rely on.
@@ -85,6 +87,11 @@ func (t *term) retain(ctx context.Context) error {
 			return nil //nolint:nilerr // ctx ended
 		}
 		t.told(r)
+		if err := t.store.SweepRates(ctx, t.leadership, t.now().Add(-idleRate)); errors.Is(err, state.ErrTermLost) {
+			return err
+		} else if err != nil && ctx.Err() == nil {
+			t.cfg.Logger.Warn("rates that are not used any more could not be forgotten; the next round tries again", "err", err)
+		}
 		wait := t.cfg.Retention.Period - t.now().Sub(r.begun)
 		switch {
 		case r.over && r.cut.IsZero():

@@ -26,6 +26,8 @@ type timed struct {
 	// scope is where the term keeps the job by it.
 	queue []*entry
 	scope *scope
+	// reached is the limit at which its runs were found to have to wait last, from 0.
+	reached uint8
 	// trimming is set while its dead letters are about to be counted.
 	trimming bool
 	// end is what ended a deleted job, once that is known.

@@ -14,7 +14,7 @@ func (t *term) whyLate(e *entry) string {
 	case state.ReasonNoExecutor:
 		return "no executor attended the leader"
 	case state.ReasonNoMatchingNode:
-		return "no executor matches the nodeSelector"
+		return "no executor matches the nodeSelector and the resources"
 	case state.ReasonNoCapacity:
 		return "all executors that may run it were full"
 	case state.ReasonRefused:
@@ -25,8 +25,23 @@ func (t *term) whyLate(e *entry) string {
 
 // whyQueued says in words what has kept a run waiting.
 func whyQueued(e *entry) string {
+	if limits := e.version.Limits(); e.line != nil || e.let && len(limits) > 0 {
+		return "it waited for room at " + limitOf(e).String()
+	}
 	if key := e.version.ConcurrencyKey; key != "" {
 		return "it waited for other runs of the concurrencyKey " + key
 	}
 	return "it waited for other runs of the job"
+}
+
+// limitOf is the limit at which an entry waits, or was let go from.
+func limitOf(e *entry) state.LimitID {
+	switch {
+	case e.line != nil:
+		return e.line.id
+	case e.from != nil:
+		return e.from.id
+	}
+	l := e.version.Limits()[min(int(e.job.reached), len(e.version.Limits())-1)]
+	return l.ID(e.version.ID.Namespace)
 }

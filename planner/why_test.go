@@ -18,7 +18,7 @@ func TestWhatKeptARunBeyondItsDeadline(t *testing.T) {
 	require.Equal(t, "no executor attended the leader", tm.whyLate(e))
 	tm.attending("n")
 	tm.turn(epoch)
-	require.Equal(t, "no executor matches the nodeSelector", tm.whyLate(p))
+	require.Equal(t, "no executor matches the nodeSelector and the resources", tm.whyLate(p))
 	require.Equal(t, "an executor had it in its plan and did not claim it", tm.whyLate(e))
 	e.last = workerv1.Progress_STEP_BUSY
 	require.Equal(t, "all executors that may run it were full", tm.whyLate(e))

@@ -88,6 +88,10 @@ type JobSpec struct {
 
 	// Selector has the node labels that an executor must have to run the job.
 	Selector map[string]string
+	// Preference has those by which executors come first that have them all.
+	Preference map[string]string
+	// Resources are what an executor must have to spare for each run, or shard.
+	Resources Resources
 
 	Timeout   time.Duration
 	KillGrace time.Duration
@@ -106,6 +110,13 @@ type JobSpec struct {
 	RunTimeout, QueueTimeout time.Duration
 	// DeadLetter is nil for a job whose runs leave no dead letters.
 	DeadLetter *DeadLetterPolicy
+
+	// Limits bound the job's runs together with those of other jobs.
+	Limits []Limit
+	// Priority and Weight say how its runs are taken when they wait for room; a Weight
+	// of 0 means DefaultWeight.
+	Priority Priority
+	Weight   int
 
 	// PauseAfterFailures is how many runs in a row may fail or time out before
 	// the job is paused; 0: any number.
@@ -214,6 +225,9 @@ func (s JobSpec) WithDefaults() JobSpec {
 	}
 	if s.CatchUpLimit == 0 {
 		s.CatchUpLimit = DefaultCatchUpLimit
+	}
+	if s.Weight == 0 {
+		s.Weight = DefaultWeight
 	}
 	if s.HTTP != nil {
 		h := *s.HTTP

@@ -17,6 +17,8 @@ type Claim struct {
 	// Gate has the places of which the run takes one, and the policy where there
 	// is none to take, or where runs that are due earlier wait.
 	Gate Gate
+	// Limits are the job's. A first attempt takes a place, or a token, at each.
+	Limits []Limit
 	// Token is set for a further attempt: the waiting record's revision.
 	Token int64
 	// Pending is the revision of the pending key that the claim moves, 0 for a
@@ -80,6 +82,11 @@ type ClaimResult struct {
 	Live Live
 	// Part is what a shard of a run that is split is given.
 	Part Part
+	// Limit tells which of the claim's limits was reached, from 1, where the run waits
+	// or is to wait for that; 0: none was. NotBefore is from when on there may be room;
+	// zero: when a run ends.
+	Limit     int
+	NotBefore time.Time
 }
 
 // Finish asks the store to make an end real: the run's verdict, or a wait for

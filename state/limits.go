@@ -73,6 +73,17 @@ const (
 	MaxSnoozes    = 1000
 	MaxSnooze     = 30 * 24 * time.Hour
 	MaxRunTimeout = 30 * 24 * time.Hour
+	// MaxJobLimits bounds JobSpec.Limits, MaxWeight JobSpec.Weight. The others bound a
+	// Rate.
+	MaxJobLimits = 4
+	MaxWeight    = 100
+	MaxRateRuns  = 1_000_000
+	MaxRateBurst = 10_000
+	MaxRatePer   = 24 * time.Hour
+	// MaxResources bounds the names of a node's or a job's Resources, MaxResource each
+	// amount.
+	MaxResources = 16
+	MaxResource  = 1 << 20
 	// MaxDeadLetters bounds the dead letters of a job.
 	MaxDeadLetters  = 10_000
 	MaxCatchUpLimit = 1000

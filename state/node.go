@@ -17,8 +17,10 @@ type Node struct {
 	Address  string
 	Labels   map[string]string
 	Capacity int // runs at a time
-	Version  string
-	Started  time.Time
+	// Resources are what runs take parts of while they run.
+	Resources Resources
+	Version   string
+	Started   time.Time
 	// Revision is the CreateRevision of the node's key.
 	Revision int64
 }

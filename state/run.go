@@ -165,6 +165,9 @@ type Live struct {
 	// GateKey (see Gate.Key); 0: none. Its later attempts keep it.
 	Place   int
 	GateKey string
+	// Holds are the places that the run has at its job's limits, which its later attempts
+	// keep too.
+	Holds []Hold
 	// Attempts are those before this one.
 	Attempts []Attempt
 	// Tries is how many of those before this one count against the job's retry

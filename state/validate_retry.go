@@ -10,7 +10,7 @@ import (
 func (s *JobSpec) checkRetry(v *Violations) {
 	checkDuration(v, "spec.runTimeout", s.RunTimeout, time.Second, MaxRunTimeout)
 	checkDuration(v, "spec.queueTimeout", s.QueueTimeout, time.Second, MaxStartDeadline)
-	if gate := s.Gate(); s.QueueTimeout != 0 && !gate.Queues() {
+	if gate := s.Gate(); s.QueueTimeout != 0 && !gate.Queues() && len(s.Limits) == 0 {
 		v.Add("spec.queueTimeout", "is only allowed where runs wait for others: where overlap is queue, cancel or replace, not %s", s.Overlap)
 	}
 	if d := s.DeadLetter; d != nil && (d.Keep < 0 || d.Keep > MaxDeadLetters) {

@@ -31,7 +31,7 @@ func (s *JobSpec) Validate(checks ScheduleChecks) error {
 	s.checkSlots(&v)
 	s.checkOverlap(&v)
 	checkDuration(&v, "spec.startDeadline", s.StartDeadline, time.Second, MaxStartDeadline)
-	checkLabels(&v, "spec.nodeSelector", s.Selector)
+	s.checkPlacing(&v)
 	checkDuration(&v, "spec.timeout", s.Timeout, time.Millisecond, MaxTimeout)
 	checkDuration(&v, "spec.killGrace", s.KillGrace, time.Millisecond, MaxKillGrace)
 	if n := s.PauseAfterFailures; n < 0 || n > MaxPauseAfterFailures {
@@ -40,6 +40,7 @@ func (s *JobSpec) Validate(checks ScheduleChecks) error {
 	s.checkCheckpoint(&v)
 	s.checkRetry(&v)
 	s.checkRetention(&v)
+	s.checkLimits(&v)
 	s.checkTarget(&v)
 	if s.Shards != nil {
 		s.Shards.check(&v, s)

@@ -227,6 +227,7 @@ func (c *Client) close() {
 const (
 	plainBytes   = 320
 	attemptBytes = 128
+	limitBytes   = 64
 )
 
 func liveBytes(l *state.Live) int {
@@ -234,11 +235,18 @@ func liveBytes(l *state.Live) int {
 	for i := range l.Attempts {
 		n += attemptBytes + len(l.Attempts[i].Node) + len(l.Attempts[i].Error) + len(l.Attempts[i].Message)
 	}
+	for i := range l.Holds {
+		n += limitBytes + len(l.Holds[i].Limit.Namespace) + len(l.Holds[i].Limit.Name)
+	}
 	return n
 }
 
 func claimBytes(c *state.Claim) int {
-	return liveBytes(&c.Live) + len(c.Job.Namespace) + len(c.Job.Name)
+	n := liveBytes(&c.Live) + len(c.Job.Namespace) + len(c.Job.Name)
+	for i := range c.Limits {
+		n += limitBytes + len(c.Limits[i].Name)
+	}
+	return n
 }
 
 func finishBytes(f *state.Finish) int {

@@ -11,6 +11,7 @@ import (
 	"github.com/leaderd/leaderd/planner/schedule"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/codec"
 	"github.com/leaderd/leaderd/state/store"
 )
 
@@ -55,6 +56,7 @@ func (s *clusterService) GetClusterStatus(
 			Version:   n.Version,
 			StartTime: timeOf(n.Started),
 			Leader:    n.Name == res.GetLeader() && n.Control,
+			Resources: codec.ResourcesToProto(n.Resources),
 		})
 		if i := slices.IndexFunc(mark.Clocks, func(c state.ClockSkew) bool { return c.Node == n.Name }); i >= 0 && fresh {
 			res.GetNodes()[len(res.GetNodes())-1].ClockAhead = durationpb.New(mark.Clocks[i].Ahead)

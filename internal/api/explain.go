@@ -213,7 +213,7 @@ func (s *timelineService) obstacles(ctx context.Context, in *ledger.Input, x *le
 	for _, n := range s.cfg.Nodes.Nodes() {
 		if n.Executor && n.Capacity > 0 {
 			executors++
-			if selector.Matches(n.Labels) {
+			if selector.Matches(n.Labels, n.Resources) {
 				match++
 			}
 		}
@@ -222,7 +222,7 @@ func (s *timelineService) obstacles(ctx context.Context, in *ledger.Input, x *le
 	case executors == 0:
 		add(state.ReasonNoExecutor, "no executor is registered")
 	case match == 0:
-		add(state.ReasonNoMatchingNode, "none of %d executors has the labels of the nodeSelector: %s", executors, labels(job.Spec.Selector))
+		add(state.ReasonNoMatchingNode, "none of %d executors has the labels of the nodeSelector and the resources: %s", executors, wanted(&job.Spec))
 	}
 	if !job.Spec.Exclusive() {
 		return out, nil
@@ -243,6 +243,15 @@ func (s *timelineService) obstacles(ctx context.Context, in *ledger.Input, x *le
 		add(state.ReasonOverlap, "run %s is %s%s; while it is live no other run of the job starts", holder.Run, holder.State, since)
 	}
 	return out, nil
+}
+
+// wanted is what a job asks of executors.
+func wanted(s *state.JobSpec) string {
+	all := labels(s.Selector)
+	if s.Resources != nil {
+		all = strings.TrimPrefix(all+", "+s.Resources.String(), ", ")
+	}
+	return all
 }
 
 func labels(of map[string]string) string {

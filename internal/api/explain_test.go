@@ -97,14 +97,14 @@ func TestExplainLost(t *testing.T) {
 	}
 	s.record(t, minute(5), state.Record{Generation: 1, State: state.StateLost, Attempts: []state.Attempt{lost}, Recorded: minute(6)})
 	s.record(t, minute(10), state.Record{
-		Generation: 1, State: state.StateMissed, Reason: state.ReasonDeadline, Detail: "no executor matches the nodeSelector", Recorded: minute(11),
+		Generation: 1, State: state.StateMissed, Reason: state.ReasonDeadline, Detail: "no executor matches the nodeSelector and the resources", Recorded: minute(11),
 	})
 	s.record(t, minute(15), state.Record{Generation: 1, State: state.StateCancelled, Reason: state.ReasonDeleted, Attempts: []state.Attempt{lost}, Recorded: minute(16)})
 	s.at(minute(20))
 	require.Equal(t, "It was claimed by n1 (token 5), planned in term 3; its executor was lost; the work may have run in part or in full: lost."+
 		" Look at what the work did; trigger a run if it is to be done again.", s.explain(t, minute(5)).GetSummary())
 	require.Equal(t, "It did not start: missed:deadline, since it had not started when its start deadline was over; the detail says what kept it"+
-		" (no executor matches the nodeSelector). Do away with what kept it. A longer startDeadline lets it start later.", s.explain(t, minute(10)).GetSummary())
+		" (no executor matches the nodeSelector and the resources). Do away with what kept it. A longer startDeadline lets it start later.", s.explain(t, minute(10)).GetSummary())
 	require.Contains(t, s.explain(t, minute(15)).GetSummary(), "the work may have run in part or in full: cancelled:deleted.", "it was not tried again")
 }
 
@@ -232,7 +232,7 @@ func TestExplainWhatCouldStopIt(t *testing.T) {
 	_, err := s.store.Register(ctx, state.Node{Name: "n1", Executor: true, Capacity: 3}, time.Minute)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(reasons()) == 1 && reasons()[0] == "no_matching_node" }, 10*time.Second, time.Millisecond)
-	require.Equal(t, "none of 1 executors has the labels of the nodeSelector: arch=arm64, disk=ssd", s.explain(t, minute(5)).GetObstacles()[0].GetDetail())
+	require.Equal(t, "none of 1 executors has the labels of the nodeSelector and the resources: arch=arm64, disk=ssd", s.explain(t, minute(5)).GetObstacles()[0].GetDetail())
 	_, err = s.store.Register(ctx, state.Node{Name: "n2", Executor: true, Capacity: 3, Labels: picky.GetNodeSelector()}, time.Minute)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(reasons()) == 0 }, 10*time.Second, time.Millisecond)

@@ -138,6 +138,8 @@ type Config struct {
 	Leadership  Leadership
 	Nodes       NodeLister
 	Jobs        JobCounter
+	Queue       LeaderQueue
+	Holders     HolderReader
 	// Wall is the wall clock that changes and triggers are stamped with. It must
 	// not block, and is called from many goroutines. Default: time.Now.
 	Wall func() time.Time
@@ -170,6 +172,8 @@ func (c *Config) Validate() error {
 		{"Leadership", c.Leadership == nil},
 		{"Nodes", c.Nodes == nil},
 		{"Jobs", c.Jobs == nil},
+		{"Queue", c.Queue == nil},
+		{"Holders", c.Holders == nil},
 	} {
 		if f.unset {
 			errs = append(errs, fmt.Errorf("%s: is required", f.name))
@@ -189,6 +193,7 @@ type Server struct {
 	cluster   *clusterService
 	dead      *deadLetterService
 	submitted *submissionService
+	queue     *queueService
 }
 
 // New makes a Server.
@@ -209,6 +214,7 @@ func New(cfg Config) (*Server, error) {
 		timeline:  &timelineService{cfg: &cfg},
 		backfills: &backfillService{cfg: &cfg},
 		calendars: &calendarService{cfg: &cfg},
+		queue:     &queueService{cfg: &cfg},
 		cluster:   &clusterService{cfg: &cfg},
 		dead:      &deadLetterService{cfg: &cfg},
 		submitted: newSubmissionService(&cfg),
@@ -226,4 +232,5 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	leaderdv1.RegisterClusterServiceServer(r, s.cluster)
 	leaderdv1.RegisterDeadLetterServiceServer(r, s.dead)
 	leaderdv1.RegisterSubmissionServiceServer(r, s.submitted)
+	leaderdv1.RegisterQueueServiceServer(r, s.queue)
 }

@@ -44,6 +44,8 @@ type served struct {
 	clock       atomic.Pointer[time.Time] // nil: the real one
 	saved       leaderdv1.CheckpointServiceClient
 	submissions leaderdv1.SubmissionServiceClient
+	queued      leaderdv1.QueueServiceClient
+	queue       queue
 }
 
 // wall is what the API takes for the time.
@@ -92,7 +94,7 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	server, err := New(Config{
 		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Submitter: st, Canceller: st, Backfills: st, Calendars: st, Checkpoint: st,
 		Runs: st, DeadLetters: st, Watermark: st,
-		Leadership: leadership{}, Nodes: nodes, Jobs: counts{}, Wall: s.wall,
+		Leadership: leadership{}, Nodes: nodes, Jobs: counts{}, Wall: s.wall, Queue: &s.queue, Holders: st,
 	})
 	require.NoError(t, err)
 
@@ -127,6 +129,7 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	s.calendars = leaderdv1.NewCalendarServiceClient(conn)
 	s.saved = leaderdv1.NewCheckpointServiceClient(conn)
 	s.submissions = leaderdv1.NewSubmissionServiceClient(conn)
+	s.queued = leaderdv1.NewQueueServiceClient(conn)
 	return s
 }
 

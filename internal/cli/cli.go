@@ -132,6 +132,7 @@ func New(d Deps) *cobra.Command {
 		runCommand(d),
 		backfillCommand(d),
 		deadCommand(d),
+		queueCommand(d),
 		clusterCommand(d),
 		calendarCommand(d),
 		cronCommand(d),

@@ -57,6 +57,7 @@ type api struct {
 	calendars   leaderdv1.CalendarServiceClient
 	cluster     leaderdv1.ClusterServiceClient
 	dead        leaderdv1.DeadLetterServiceClient
+	queue       leaderdv1.QueueServiceClient
 	conn        *failover
 }
 
@@ -110,6 +111,7 @@ func (o *dialer) dial() (*api, error) {
 		calendars:   leaderdv1.NewCalendarServiceClient(via),
 		cluster:     leaderdv1.NewClusterServiceClient(via),
 		dead:        leaderdv1.NewDeadLetterServiceClient(via),
+		queue:       leaderdv1.NewQueueServiceClient(via),
 		conn:        conn,
 	}, nil
 }

@@ -137,7 +137,7 @@ func (r *reading) versions(job string, newestFirst []*leaderdv1.JobVersion, from
 			Paused:   version.GetPaused(), Deleted: version.GetChange() == leaderdv1.JobVersion_CHANGE_DELETE,
 			Broken:     version.GetQuarantine() != "",
 			AtMostOnce: spec.GetGuarantee() == leaderdv1.Guarantee_GUARANTEE_AT_MOST_ONCE,
-			Queues:     spec.GetOverlap() > leaderdv1.Overlap_OVERLAP_ALLOW,
+			Queues:     spec.GetOverlap() > leaderdv1.Overlap_OVERLAP_ALLOW || len(spec.GetLimits()) > 0,
 			Key:        spec.GetConcurrencyKey(),
 			Deadline:   defaultDeadline,
 		}

@@ -316,7 +316,7 @@ func TestVerifyBeyondTheWatermark(t *testing.T) {
 	addr := p.serve(t)
 	out := succeed(t, addr, "", "verify")
 	require.Contains(t, out, held)
-	require.Contains(t, out, "has not started: no_matching_node, no executor has the labels of the job's nodeSelector")
+	require.Contains(t, out, "has not started: no_matching_node, no executor has the labels of the job's nodeSelector and as much as its resources say")
 
 	require.Contains(t, succeed(t, addr, "", "verify", "--to", minute(10).Format(time.RFC3339)), "none")
 	code, _, stderr := cmdline(t, addr, "", "verify", "--to", minute(12).Format(time.RFC3339))

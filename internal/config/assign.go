@@ -32,6 +32,8 @@ func parse(like, raw any) (any, error) {
 		return list(raw)
 	case map[string]string:
 		return pairs(raw)
+	case map[string]int:
+		return amounts(raw)
 	}
 
 	text, err := scalar(raw)
@@ -114,6 +116,22 @@ func pairs(raw any) (map[string]string, error) {
 		return out, nil
 	}
 	return nil, fmt.Errorf("must be a mapping, not %s", shape(raw))
+}
+
+func amounts(raw any) (map[string]int, error) {
+	all, err := pairs(raw)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]int, len(all))
+	for key, text := range all {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %q is not a whole number", key, text)
+		}
+		out[key] = n
+	}
+	return out, nil
 }
 
 func split(s string) []string {

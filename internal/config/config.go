@@ -39,6 +39,10 @@ type Config struct {
 	// Default: 256.
 	Capacity int `koanf:"capacity" usage:"runs at a time"`
 
+	// Resources are what the executor has beside that, of which jobs name how much a run
+	// needs; at most 16, amounts of 1–1048576. Default: none.
+	Resources map[string]int `koanf:"resources" usage:"amounts of what jobs' resources take parts of, such as gpu=2"`
+
 	// Listen is the host:port of the gRPC listener; port 0 picks a free one.
 	// Default: 127.0.0.1:7400.
 	Listen string `koanf:"listen" usage:"host:port of the gRPC listener"`

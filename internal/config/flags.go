@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/leaderd/leaderd/state"
 )
 
 // ConfigFlag and ConfigEnv name the YAML file.
@@ -66,6 +68,8 @@ func show(v reflect.Value) string {
 		}
 		slices.Sort(pairs)
 		return strings.Join(pairs, ",")
+	case map[string]int:
+		return state.Resources(x).String()
 	default:
 		return fmt.Sprint(x)
 	}

@@ -75,6 +75,8 @@ func (s setting) kind() string {
 		return "list"
 	case reflect.TypeFor[map[string]string]():
 		return "key=value,..."
+	case reflect.TypeFor[map[string]int]():
+		return "key=number,..."
 	case reflect.TypeFor[Secret]():
 		return "string"
 	}

@@ -42,6 +42,7 @@ func (c Config) Validate() error {
 	}
 	c.checkRoles(&v)
 	c.checkLabels(&v)
+	c.checkResources(&v)
 	v.between("capacity", int64(c.Capacity), 1, state.MaxCapacity)
 	v.listener("listen", c.Listen)
 	v.listener("advertise", c.Advertise)
@@ -92,6 +93,14 @@ func (c Config) checkLabels(v *checker) {
 		if key == "" || len(key) > state.MaxLabelBytes || len(value) > state.MaxLabelBytes {
 			v.fail(fmt.Sprintf("labels[%s]", key), "key and value have at most %d bytes, and the key at least one", state.MaxLabelBytes)
 		}
+	}
+}
+
+func (c Config) checkResources(v *checker) {
+	var bad state.Violations
+	state.Resources(c.Resources).Check(&bad, "resources")
+	for _, b := range bad {
+		v.fail(b.Field, "%s", b.Description)
 	}
 }
 

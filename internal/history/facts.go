@@ -138,8 +138,8 @@ type Version struct {
 	// job or of Key if that is set; 0: none do.
 	Limit int
 	Key   string
-	// Queues tells that runs wait for others, in order of due, and go on with the
-	// newest version.
+	// Queues tells that runs wait for others, of the job or at a limit, and go on with
+	// the newest version.
 	Queues bool
 	// Deadline is how long after it was due a slot may start; 0: not known.
 	Deadline time.Duration

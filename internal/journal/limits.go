@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -49,6 +50,7 @@ func checkRegister(n *state.Node, ttl time.Duration) error {
 	if n.Capacity < 0 || n.Capacity > state.MaxCapacity {
 		v.Add("node.capacity", "%d is outside 0–%d", n.Capacity, state.MaxCapacity)
 	}
+	n.Resources.Check(&v, "node.resources")
 	if count := len(n.Labels); count > state.MaxLabels {
 		v.Add("node.labels", "has %d labels; at most %d are allowed", count, state.MaxLabels)
 	}
@@ -152,6 +154,9 @@ func checkClaim(c *state.Claim) error {
 	if n := len(g.Key); n > state.MaxConcurrencyKey {
 		v.Add("gate.concurrencyKey", "has %d bytes; at most %d are allowed", n, state.MaxConcurrencyKey)
 	}
+	if bad, ok := errors.AsType[state.Violations](state.CheckLimits("limits", c.Limits)); ok {
+		v = append(v, bad...)
+	}
 	addAttempts(&v, "live.attempts", l.Attempts)
 	return v.Err()
 }
@@ -167,6 +172,18 @@ func checkFinish(f *state.Finish) error {
 	}
 	if p := f.Live.Place; p < 0 || p > state.MaxConcurrent {
 		v.Add("live.place", "%d is outside 0–%d", p, state.MaxConcurrent)
+	}
+	if n := len(f.Live.Holds); n > state.MaxJobLimits {
+		v.Add("live.holds", "has %d entries; at most %d are allowed", n, state.MaxJobLimits)
+	}
+	for i := range f.Live.Holds {
+		h := &f.Live.Holds[i]
+		if why := state.CheckName(h.Limit.Name); why != "" {
+			v.Add(fmt.Sprintf("live.holds[%d].name", i), "%s", why)
+		}
+		if h.Place < 1 || h.Place > state.MaxConcurrent {
+			v.Add(fmt.Sprintf("live.holds[%d].place", i), "%d is outside 1–%d", h.Place, state.MaxConcurrent)
+		}
 	}
 	addAttempts(&v, "live.attempts", f.Live.Attempts)
 	addAttempts(&v, "attempt", []state.Attempt{f.Attempt})

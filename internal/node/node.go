@@ -177,14 +177,15 @@ func (n *Node) serveOps(ctx context.Context) error {
 // self is the node as its key describes it.
 func (n *Node) self() state.Node {
 	return state.Node{
-		Name:     n.cfg.Name,
-		Control:  n.cfg.Control(),
-		Executor: n.cfg.Executes(),
-		Address:  n.advertise,
-		Labels:   n.cfg.Labels,
-		Capacity: n.cfg.Capacity,
-		Version:  n.version,
-		Started:  n.started,
+		Name:      n.cfg.Name,
+		Control:   n.cfg.Control(),
+		Executor:  n.cfg.Executes(),
+		Address:   n.advertise,
+		Labels:    n.cfg.Labels,
+		Capacity:  n.cfg.Capacity,
+		Resources: n.cfg.Resources,
+		Version:   n.version,
+		Started:   n.started,
 	}
 }
 

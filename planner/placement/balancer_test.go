@@ -106,7 +106,7 @@ func TestBalancerModel(t *testing.T) {
 					got, ok := b.Node(key)
 					require.True(t, ok)
 					require.Equal(t, want, got)
-					require.True(t, model[key].Matches(b.table.members[b.table.index[got]].Labels))
+					require.True(t, model[key].Matches(b.table.members[b.table.index[got]].Labels, nil))
 				}
 			},
 			"": func(t *rapid.T) {

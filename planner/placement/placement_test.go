@@ -39,11 +39,11 @@ func newBalancer(t require.TestingT, nodes []Node) *Balancer {
 
 func TestSelector(t *testing.T) {
 	s := Require(map[string][]string{"zone": {"b", "a", "b"}, "gpu": {"yes"}})
-	require.True(t, s.Matches(map[string]string{"zone": "a", "gpu": "yes", "x": ""}))
-	require.False(t, s.Matches(map[string]string{"zone": "c", "gpu": "yes"}))
-	require.False(t, s.Matches(map[string]string{"zone": "a"}))
-	require.False(t, Require(map[string][]string{"zone": nil}).Matches(map[string]string{"zone": ""}))
-	require.True(t, Selector{}.Matches(nil))
+	require.True(t, s.Matches(map[string]string{"zone": "a", "gpu": "yes", "x": ""}, nil))
+	require.False(t, s.Matches(map[string]string{"zone": "c", "gpu": "yes"}, nil))
+	require.False(t, s.Matches(map[string]string{"zone": "a"}, nil))
+	require.False(t, Require(map[string][]string{"zone": nil}).Matches(map[string]string{"zone": ""}, nil))
+	require.True(t, Selector{}.Matches(nil, nil))
 	require.Equal(t, s, Require(map[string][]string{"gpu": {"yes"}, "zone": {"a", "b"}}))
 	// No value can be mistaken for another label.
 	require.NotEqual(t, Require(map[string][]string{"a": {"b", "c"}}).id(), Require(map[string][]string{"a": {`b"="c`}}).id())
@@ -95,7 +95,7 @@ func TestRank(t *testing.T) {
 		all := table.Rank(nil, key, sel, len(nodes))
 		matching := map[string]bool{}
 		for _, n := range nodes {
-			if sel.Matches(n.Labels) {
+			if sel.Matches(n.Labels, n.Resources) {
 				matching[n.ID] = true
 			}
 		}

@@ -38,7 +38,7 @@ func (b *Balancer) Rebuild(t *Table) {
 	var homeless, kept []held
 	for _, k := range keys {
 		i, ok := t.index[k.from]
-		if ok && k.sel.Matches(t.members[i].Labels) {
+		if ok && k.sel.Matches(t.members[i].Labels, t.members[i].Resources) {
 			k.node = i
 			b.put(k.key, k.placed)
 			kept = append(kept, k)
@@ -67,7 +67,7 @@ func (b *Balancer) fill(old *Table, kept []held) {
 		best, lowest := int32(-1), b.preference(k)
 		for _, i := range joined {
 			m := &t.members[i]
-			if c := cost(draw(k.hash, m.seed), m.capacity); c < lowest && k.sel.Matches(m.Labels) {
+			if c := cost(draw(k.hash, m.seed), m.capacity); c < lowest && k.sel.Matches(m.Labels, m.Resources) {
 				best, lowest = i, c
 			}
 		}

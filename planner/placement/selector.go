@@ -16,7 +16,8 @@ type Selector struct {
 // rule is what all copies of a selector share.
 type rule struct {
 	require []requirement // sorted by label
-	id      string        // equal for selectors of equal meaning
+	need    map[string]int
+	id      string // equal for selectors of equal meaning
 }
 
 // requirement is met by a node whose label has one of the values.
@@ -47,10 +48,37 @@ func Require(labels map[string][]string) Selector {
 	return Selector{rule: s}
 }
 
-// Matches reports whether a node with these labels may run the job.
-func (s Selector) Matches(labels map[string]string) bool {
+// Needing returns the selector of those nodes of s that have as much of each resource.
+// The map is copied.
+func (s Selector) Needing(resources map[string]int) Selector {
+	if len(resources) == 0 {
+		return s
+	}
+	with := &rule{need: maps.Clone(resources)}
+	if s.rule != nil {
+		with.require = s.rule.require
+	}
+	var id strings.Builder
+	id.WriteString(s.id())
+	for _, name := range slices.Sorted(maps.Keys(resources)) {
+		id.WriteString("+" + strconv.Quote(name) + strconv.Itoa(resources[name]))
+	}
+	with.id = id.String()
+	return Selector{rule: with}
+}
+
+// All reports whether s matches every node.
+func (s Selector) All() bool { return s.rule == nil }
+
+// Matches reports whether a node with these labels and resources may run the job.
+func (s Selector) Matches(labels map[string]string, resources map[string]int) bool {
 	if s.rule == nil {
 		return true
+	}
+	for name, n := range s.rule.need {
+		if resources[name] < n {
+			return false
+		}
 	}
 	for _, r := range s.rule.require {
 		v, ok := labels[r.label]

@@ -19,6 +19,8 @@ type Node struct {
 	Capacity int
 	// Labels are what selectors match.
 	Labels map[string]string
+	// Resources are what they may need, by name.
+	Resources map[string]int
 }
 
 // member is a node that takes work.
@@ -57,7 +59,7 @@ func New(nodes []Node) (*Table, error) {
 		}
 		seen[n.ID] = true
 		if n.Capacity > 0 {
-			n.Labels = maps.Clone(n.Labels)
+			n.Labels, n.Resources = maps.Clone(n.Labels), maps.Clone(n.Resources)
 			t.members = append(t.members, member{Node: n, seed: hash(n.ID), capacity: float64(n.Capacity)})
 		}
 	}
@@ -162,10 +164,19 @@ func (t *Table) match(sel Selector) []int32 {
 	}
 	matches := []int32{}
 	for i := range t.members {
-		if sel.Matches(t.members[i].Labels) {
+		if m := &t.members[i]; sel.Matches(m.Labels, m.Resources) {
 			matches = append(matches, int32(i))
 		}
 	}
 	m, _ := t.matches.LoadOrStore(sel.rule.id, matches)
 	return m.([]int32) //nolint:errcheck // matches holds no other type
+}
+
+// Any reports whether a node matches.
+func (t *Table) Any(sel Selector) bool { return len(t.match(sel)) > 0 }
+
+// Fits reports whether a node is in the table and matches.
+func (t *Table) Fits(node string, sel Selector) bool {
+	i, ok := t.index[node]
+	return ok && sel.Matches(t.members[i].Labels, t.members[i].Resources)
 }

@@ -35,6 +35,8 @@ func NodeToProto(n *state.Node) *statev1.Node {
 		Capacity: int32(n.Capacity), //nolint:gosec // bounded by state.MaxCapacity
 		Version:  n.Version,
 		Started:  Micros(n.Started),
+
+		Resources: ResourcesToProto(n.Resources),
 	}
 }
 
@@ -48,5 +50,7 @@ func NodeFromProto(p *statev1.Node) state.Node {
 		Capacity: int(p.GetCapacity()),
 		Version:  p.GetVersion(),
 		Started:  Time(p.GetStarted()),
+
+		Resources: ResourcesFromProto(p.GetResources()),
 	}
 }

@@ -35,6 +35,7 @@ func LiveToProto(l *state.Live) *statev1.Live {
 		Header:     l.Header,
 		End:        shardEndToProto(l.End),
 		Split:      splitToProto(l.Split),
+		Holds:      holdsToProto(l.Holds),
 	}
 }
 
@@ -63,6 +64,7 @@ func LiveFromProto(p *statev1.Live) state.Live {
 		Header:     p.GetHeader(),
 		End:        shardEndFromProto(p.GetEnd()),
 		Split:      splitFromProto(p.GetSplit()),
+		Holds:      holdsFromProto(p.GetHolds()),
 	}
 }
 

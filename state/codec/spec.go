@@ -24,6 +24,7 @@ func SpecToProto(s *state.JobSpec) *leaderdv1.JobSpec {
 	slotsToProto(s, p)
 	checkpointToProto(s, p)
 	retryToProto(s, p)
+	limitsToProto(s, p)
 	p.Shards = ShardsToProto(s.Shards)
 	if s.Overlap != state.OverlapSkip {
 		p.Overlap = overlapToProto(s.Overlap)
@@ -100,6 +101,7 @@ func SpecFromProto(p *leaderdv1.JobSpec) state.JobSpec {
 	slotsFromProto(p, &s)
 	checkpointFromProto(p, &s)
 	retryFromProto(p, &s)
+	limitsFromProto(p, &s)
 	s.Shards = ShardsFromProto(p.GetShards())
 	s.Overlap = overlapFromProto(p.GetOverlap())
 	s.MaxConcurrent, s.QueueLimit = int(p.GetMaxConcurrent()), int(p.GetQueueLimit())

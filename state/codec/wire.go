@@ -99,6 +99,7 @@ func MarshalLive(l *state.Live) []byte {
 	w.number(30, l.Header)
 	w.shardEnd(31, l.End)
 	w.split(32, l.Split)
+	w.holds(70, l.Holds)
 	return w
 }
 

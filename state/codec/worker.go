@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"slices"
 	"time"
 
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
@@ -22,6 +23,7 @@ func ClaimToProto(c *state.Claim) *workerv1.Claim {
 		ApplyOverlap:   c.ApplyOverlap,
 		Gate:           gateToProto(&c.Gate),
 		Split:          c.Split,
+		Limits:         LimitsToProto(c.Limits),
 	}
 }
 
@@ -65,6 +67,7 @@ func ClaimFromProto(p *workerv1.Claim) state.Claim {
 		ApplyOverlap:   p.GetApplyOverlap(),
 		Gate:           gateFromProto(p.GetGate()),
 		Split:          p.GetSplit(),
+		Limits:         LimitsFromProto(p.GetLimits()),
 	}
 }
 
@@ -72,7 +75,7 @@ func ClaimFromProto(p *workerv1.Claim) state.Claim {
 // part of it only where it is not as the claim had it, and so is whether it
 // holds the gate.
 func ClaimResultToProto(asked *state.Claim, r *state.ClaimResult) *workerv1.ClaimAnswer {
-	p := &workerv1.ClaimAnswer{Status: uint32(r.Status)}
+	p := &workerv1.ClaimAnswer{Status: uint32(r.Status), Limit: int32(r.Limit), NotBefore: Micros(r.NotBefore)} //nolint:gosec // bounded by state.MaxJobLimits
 	if r.Status != state.Claimed {
 		return p
 	}
@@ -92,7 +95,7 @@ func ClaimResultToProto(asked *state.Claim, r *state.ClaimResult) *workerv1.Clai
 
 // ClaimResultFromProto reads the answer to the claim asked.
 func ClaimResultFromProto(asked *state.Claim, p *workerv1.ClaimAnswer) state.ClaimResult {
-	r := state.ClaimResult{Status: claimStatus(p.GetStatus())}
+	r := state.ClaimResult{Status: claimStatus(p.GetStatus()), Limit: int(p.GetLimit()), NotBefore: Time(p.GetNotBefore())}
 	if r.Status != state.Claimed {
 		return r
 	}
@@ -120,6 +123,7 @@ func sameWords(asked, stored *state.Live) bool {
 		asked.Generation == stored.Generation && asked.Attempt == stored.Attempt && asked.Owner == stored.Owner &&
 		asked.Term == stored.Term && asked.AtMostOnce == stored.AtMostOnce &&
 		asked.Header == stored.Header && asked.Place == stored.Place && asked.GateKey == stored.GateKey &&
+		slices.Equal(asked.Holds, stored.Holds) &&
 		asked.Tries == stored.Tries && asked.Snoozes == stored.Snoozes && asked.Origin == stored.Origin && asked.DeadLetter == stored.DeadLetter &&
 		Micros(asked.Due) == Micros(stored.Due) && Micros(asked.Claimed) == Micros(stored.Claimed)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/leaderd/leaderd/internal/mutant"
@@ -35,8 +36,8 @@ func (s *Store) Claim(ctx context.Context, c state.Claim) (state.ClaimResult, er
 // store's until then.
 func (s *Store) StartClaim(ctx context.Context, c *state.Claim, done func(state.ClaimResult, error)) {
 	closed, known := s.closed.get()
-	if c.Split || c.Token != 0 || !known || passedOver(c, closed) {
-		// Something has to be read first.
+	if c.Split || c.Token != 0 || len(c.Limits) > 0 || !known || passedOver(c, closed) {
+		// Something has to be read first, or may have to be.
 		s.batch.flushes.Go(func() { done(s.Claim(ctx, *c)) })
 		return
 	}
@@ -98,7 +99,8 @@ type claiming struct {
 	slot   bool
 	last   holder // what is assumed to be at the gate
 	places string // the prefix of the gate's places, of which it takes one; empty: it takes none
-	again  bool   // a try was refused
+	limits []limitTry
+	again  bool // a try was refused
 }
 
 // beginClaim answers the claim to be tried, or nil and the answer.
@@ -106,7 +108,7 @@ func (s *Store) beginClaim(ctx context.Context, c *state.Claim) (*claiming, stat
 	a := &claiming{c: c, live: c.Live}
 	live := &a.live
 	live.Job, live.Exclusive, live.State, live.NextTry = c.Job, c.Exclusive, state.StateRunning, time.Time{}
-	live.Place, live.GateKey = 0, ""
+	live.Place, live.GateKey, live.Holds = 0, "", nil
 	_, a.slot = live.Run.Slot()
 	switch {
 	// A revision of 0 would compare as "is not there".
@@ -115,6 +117,7 @@ func (s *Store) beginClaim(ctx context.Context, c *state.Claim) (*claiming, stat
 	case c.JobRevision == 0, !a.slot && c.Token == 0 && c.Pending == 0:
 		return nil, state.ClaimResult{Status: state.ClaimStale}, nil
 	}
+	a.limits = s.limitsOf(c)
 	if c.Token != 0 {
 		ok, err := s.carryOn(ctx, c, live)
 		if err != nil || !ok {
@@ -130,7 +133,9 @@ func (s *Store) beginClaim(ctx context.Context, c *state.Claim) (*claiming, stat
 			return a, state.ClaimResult{}, nil // its value names the place, which each try chooses
 		}
 	}
-	a.value = marshalClaimed(live)
+	if len(a.limits) == 0 { // else it names places, too
+		a.value = marshalClaimed(live)
+	}
 	return a, state.ClaimResult{}, nil
 }
 
@@ -145,12 +150,14 @@ func (s *Store) goOn(ctx context.Context, a *claiming) (state.ClaimResult, error
 		if t == nil {
 			return res, err
 		}
-		got, err := s.batch.do(ctx, t.request)
-		if err != nil {
-			return state.ClaimResult{}, err
-		}
-		if got.Succeeded {
-			return s.claimed(t, got), nil
+		if !t.inVain {
+			got, err := s.batch.do(ctx, t.request)
+			if err != nil {
+				return state.ClaimResult{}, err
+			}
+			if got.Succeeded {
+				return s.claimed(t, got), nil
+			}
 		}
 		res, again, err := s.refused(ctx, a, t)
 		if err != nil || !again {
@@ -191,6 +198,12 @@ func (s *Store) tryClaim(ctx context.Context, a *claiming, closed state.Closed) 
 	}
 	if a.places != "" {
 		a.live.Place = s.places.take(a.places, c.Gate.Limit, a.again)
+	}
+	if len(a.limits) > 0 {
+		t.limits = slices.Clone(a.limits)
+		t.inVain = s.guessLimits(t, a.again)
+	}
+	if a.places != "" || len(a.limits) > 0 {
 		a.value = marshalClaimed(&a.live)
 	}
 	s.claimRequest(t, a.value)
@@ -201,6 +214,11 @@ func (s *Store) tryClaim(ctx context.Context, a *claiming, closed state.Closed) 
 func (s *Store) claimed(t *claimTry, res kv.TxnResult) state.ClaimResult {
 	t.live.Token = res.Revision
 	s.noteClaim(t)
+	for i := range t.limits {
+		if l := &t.limits[i]; l.Max == 0 {
+			s.buckets.set(l.key, bucket{l.next.Bucket, res.Revision})
+		}
+	}
 	return state.ClaimResult{Status: state.Claimed, Live: *t.live}
 }
 
@@ -230,7 +248,11 @@ func (s *Store) refused(ctx context.Context, a *claiming, t *claimTry) (res stat
 			res, err := s.claimedBefore(ctx, &a.live, status)
 			return res, false, err
 		}
-		return state.ClaimResult{Status: status, Live: v.mine}, false, nil
+		res = state.ClaimResult{Status: status, Live: v.mine}
+		if status == state.ClaimHeld || status == state.ClaimQueued {
+			res.Limit, res.NotBefore = v.reached.limit, v.reached.next
+		}
+		return res, false, nil
 	}
 	if t.relies() {
 		a.last = v.gate
@@ -261,7 +283,7 @@ func (s *Store) carryOn(ctx context.Context, c *state.Claim, live *state.Live) (
 				return false, nil //nolint:nilerr // that a transition is refused is the answer
 			}
 			live.Attempts, live.Exclusive, live.Due = before.Attempts, before.Exclusive, before.Due
-			live.Place, live.GateKey = before.Place, before.GateKey
+			live.Place, live.GateKey, live.Holds = before.Place, before.GateKey, before.Holds
 			live.Tries, live.Snoozes, live.Origin = before.Tries, before.Snoozes, before.Origin
 			return true, nil
 		}

@@ -22,6 +22,8 @@ type claimTry struct {
 	changed int64
 	seen    bool
 	places  string // the prefix of the gate's places, of which it takes live.Place
+	limits  []limitTry
+	inVain  bool // it is known that it would be refused
 
 	request *request
 }
@@ -107,6 +109,9 @@ func (s *Store) claimRequest(t *claimTry, value []byte) {
 	}
 	if t.queues() {
 		s.inOrder(t, r)
+	}
+	if len(t.limits) > 0 {
+		s.takeLimits(t, r)
 	}
 	if c.Pending != 0 {
 		pendingKey := s.keys.pendingRun(c.Job, live.Run)

@@ -179,6 +179,9 @@ func (s *Store) noteEnd(l *state.Live, to state.RunState) {
 	if l.Place != 0 && to.Verdict() {
 		s.places.free(s.keys.placesOf(l.Job, l.GateKey), l.Place)
 	}
+	if to.Verdict() {
+		s.freeHolds(l)
+	}
 }
 
 // verdictRequest ends a live record whose token is l.Token with the verdict of its
@@ -202,6 +205,7 @@ func (s *Store) verdictRequest(l *state.Live, rec *state.Record) (*request, name
 		r.txn.Then = append(r.txn.Then, kv.Delete(place))
 		r.writes = append(r.writes, s.batch.hash(place))
 	}
+	s.dropHolds(r, l)
 	return r, k
 }
 

@@ -29,6 +29,9 @@ func (s *Store) applyOverlap(ctx context.Context, t *claimTry, v *refusal) (stat
 	if t.queues() {
 		return s.queueOverlap(ctx, t, v)
 	}
+	if v.reached.limit != 0 {
+		return s.waitAtLimit(ctx, t, v)
+	}
 	held := v.holders(t)
 	detail := fmt.Sprintf("%d runs were live", len(held))
 	if len(held) == 1 {
@@ -60,6 +63,9 @@ func (s *Store) undecidedRun(t *claimTry, v *refusal) *request {
 		r.reads = append(r.reads, s.batch.hash(gateKey))
 	}
 	held := v.holders(t)
+	if v.reached.limit != 0 {
+		held = v.reached.takers
+	}
 	for i := range held[:min(len(held), maxComparedTakers)] {
 		h := &held[i]
 		switch {
@@ -77,7 +83,7 @@ func (s *Store) undecidedRun(t *claimTry, v *refusal) *request {
 			})
 		}
 	}
-	if c.Pending != 0 || t.queues() {
+	if t.asksPending() {
 		pendingKey := s.keys.pendingRun(c.Job, live.Run)
 		r.txn.If = append(r.txn.If, unchanged(pendingKey, c.Pending))
 		r.writes = append(r.writes, s.batch.hash(pendingKey))

@@ -24,6 +24,7 @@ type refusal struct {
 	pendingMod int64
 	taken      []taker     // the places at the gate; read only if the claim takes one
 	ahead      state.RunID // the first run that waits and is due earlier
+	reached    reached     // the first of the claim's limits that is reached
 }
 
 // readRefusal looks why a claim was refused. Claims are sent often and seldom
@@ -52,7 +53,7 @@ func (s *Store) readRefusal(ctx context.Context, t *claimTry) (refusal, error) {
 			reads = append(reads, keyOnly(s.keys.historyRun(c.Job, t.last.run)))
 		}
 	}
-	if c.Pending != 0 || t.queues() {
+	if t.asksPending() {
 		reads = append(reads, keyOnly(s.keys.pendingRun(c.Job, live.Run)))
 	}
 	if t.queues() {
@@ -63,6 +64,7 @@ func (s *Store) readRefusal(ctx context.Context, t *claimTry) (refusal, error) {
 	if t.places != "" {
 		reads = append(reads, kv.GetRange(t.places, end(t.places), 0))
 	}
+	reads = append(reads, readLimits(t)...)
 	res, err := s.look(ctx, reads...)
 	if err != nil {
 		return refusal{}, err
@@ -141,7 +143,7 @@ func (s *Store) decodeRefusal(t *claimTry, res kv.TxnResult) (refusal, error) {
 		note(&l)
 		v.gate = holder{run: l.Run, token: l.Token}
 	}
-	if t.c.Pending != 0 || t.queues() {
+	if t.asksPending() {
 		pending, _ := next()
 		v.pendingMod = pending.ModRevision
 	}
@@ -153,10 +155,17 @@ func (s *Store) decodeRefusal(t *claimTry, res kv.TxnResult) (refusal, error) {
 		}
 	}
 	if t.places != "" {
-		v.taken, err = takers(t, res.Results[0].KVs)
+		if v.taken, err = takers(t, res.Results[0].KVs); err != nil {
+			return v, err
+		}
+		res.Results = res.Results[1:]
 	}
+	v.reached, err = s.decodeLimits(t, res.Results)
 	return v, err
 }
+
+// asksPending tells whether it matters to the claim if the run waits.
+func (t *claimTry) asksPending() bool { return t.c.Pending != 0 || t.queues() || len(t.limits) > 0 }
 
 // readOther takes in a record beside the gate. It is decoded only where it is
 // of this run: another's may be broken.
@@ -195,7 +204,7 @@ func (v *refusal) judge(t *claimTry) (status state.ClaimStatus, again bool) {
 		return state.Claimed, false
 	case v.live && c.Token == 0:
 		return state.ClaimLive, false
-	case t.queues() && c.Pending == 0 && v.pendingMod != 0:
+	case (t.queues() || len(t.limits) > 0) && c.Pending == 0 && v.pendingMod != 0:
 		return state.ClaimQueued, false
 	case v.jobMod != c.JobRevision, c.Pending != 0 && v.pendingMod != c.Pending:
 		return state.ClaimStale, false
@@ -208,6 +217,9 @@ func (v *refusal) judge(t *claimTry) (status state.ClaimStatus, again bool) {
 	case t.relies() && !v.gate.same(t.last):
 		return 0, true // perhaps it is over: the next try looks
 	case v.ahead != "", v.holders(t) != nil:
+		v.reached = reached{}
+		return state.ClaimHeld, false
+	case v.reached.limit != 0:
 		return state.ClaimHeld, false
 	}
 	return 0, true

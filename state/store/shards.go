@@ -10,6 +10,7 @@ import (
 
 	"github.com/leaderd/leaderd/internal/mutant"
 	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
 	"github.com/leaderd/leaderd/state/kv"
@@ -307,14 +308,14 @@ func (s *Store) splitOf(ctx context.Context, c *state.Claim) (split *state.Split
 	}
 	split = &state.Split{Shards: *shards}
 	if shards.Broadcast {
-		split.Nodes = s.matching(res.Results[1].KVs, stored.GetSpec().GetNodeSelector())
+		split.Nodes = s.matching(res.Results[1].KVs, stored.GetSpec())
 	}
 	return split, split.Total() > 0, nil
 }
 
 // matching are the names of the executors among nodes that have all labels of a
-// selector, in order.
-func (s *Store) matching(nodes []kv.KeyValue, selector map[string]string) []string {
+// job's selector and as much of each resource as it needs, in order.
+func (s *Store) matching(nodes []kv.KeyValue, spec *leaderdv1.JobSpec) []string {
 	var names []string
 	for _, found := range nodes {
 		var n statev1.Node
@@ -327,7 +328,10 @@ func (s *Store) matching(nodes []kv.KeyValue, selector map[string]string) []stri
 			continue
 		}
 		fits := n.GetExecutor()
-		for label, value := range selector {
+		for resource, amount := range spec.GetResources() {
+			fits = fits && n.GetResources()[resource] >= amount
+		}
+		for label, value := range spec.GetNodeSelector() {
 			fits = fits && n.GetLabels()[label] == value
 		}
 		if fits && len(names) < state.MaxShards {

@@ -83,6 +83,7 @@ func (s *Store) conclude(ctx context.Context, term state.Term, header *state.Liv
 		r.txn.Then = append(r.txn.Then, kv.Delete(place))
 		r.writes = append(r.writes, s.batch.hash(place))
 	}
+	s.dropHolds(r, header)
 	// What its shards have told and saved goes as theirs does that are not split.
 	traces := []string{s.keys.progressOf(header.Job, header.Run)}
 	if rec.State == state.StateSucceeded {
@@ -111,6 +112,7 @@ func (s *Store) conclude(ctx context.Context, term state.Term, header *state.Liv
 	if header.Place != 0 {
 		s.places.free(s.keys.placesOf(header.Job, header.GateKey), header.Place)
 	}
+	s.freeHolds(header)
 	return true, nil
 }
 

@@ -84,6 +84,7 @@ type Store struct {
 	changed changedCache
 	holders holders
 	places  places
+	buckets buckets
 	headers headers
 	// keyLeases are those of idempotency keys.
 	keyLeases keyLeases

@@ -359,6 +359,17 @@ func (c *chaos) gate(s *state.JobSpec) {
 	if s.Limit() > 0 && c.chance(25) {
 		s.ConcurrencyKey = pick(c, "red", "blue")
 	}
+	s.Limits = nil
+	if c.chance(25) {
+		s.Limits = append(s.Limits, state.Limit{Name: pick(c, "few", "many"), Cluster: c.chance(30), Max: pick(c, 1, 2, 5)})
+	}
+	if c.chance(10) {
+		s.Limits = append(s.Limits, state.Limit{Name: "slow", Rate: state.Rate{
+			Runs: pick(c, 1, 10), Per: pick(c, time.Second, 10*time.Second), Burst: pick(c, 0, 3),
+		}})
+	}
+	s.Priority = pick(c, state.PriorityNormal, state.PriorityNormal, state.PriorityCritical, state.PriorityHigh, state.PriorityLow)
+	s.Weight = pick(c, 0, 1, 100)
 }
 
 func (c *chaos) anyJob() *job {

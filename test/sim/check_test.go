@@ -52,7 +52,8 @@ type checker struct {
 	swept   []removal        // verdicts that went from where they were written
 	decided map[runKey]int64 // revision of the first record, live or verdict
 	marks   []mark
-	nodes   map[string]int64 // registered at the end
+	buckets map[state.LimitID]state.Bucket // the tokens of rates
+	nodes   map[string]int64               // registered at the end
 }
 
 type mark struct {
@@ -125,6 +126,7 @@ func (w *world) replay() *checker {
 		records: map[runKey]state.Record{},
 		decided: map[runKey]int64{},
 		nodes:   map[string]int64{},
+		buckets: map[state.LimitID]state.Bucket{},
 	}
 	var err error
 	c.versions, err = storedVersions(w.audit, c.audit)

@@ -57,7 +57,7 @@ func (c *checker) versionFacts(f *past.Facts) {
 				Excluded: calendarFacts(v.Calendars, spec.ExcludedCalendars), Only: calendarFacts(v.Calendars, spec.OnlyCalendars),
 				Paused: v.Paused, Deleted: v.deleted, Broken: v.broken, Until: v.PausedUntil,
 				AtMostOnce: spec.Guarantee == state.AtMostOnce, Exclusive: spec.Exclusive(), Deadline: spec.StartDeadline,
-				Limit: gate.Limit, Key: gate.Key, Queues: gate.Queues(),
+				Limit: gate.Limit, Key: gate.Key, Queues: gate.Queues() || len(spec.Limits) > 0,
 			}
 			if v.Paused && v.PauseActor == state.Leaderd {
 				x.PausedAfter = spec.PauseAfterFailures

@@ -37,20 +37,20 @@ func (c *checker) wait(e *event) {
 		}
 		c.decided[k] = e.revision
 	}
-	if q := c.queueing(p.Job, e.revision); !p.Queued.IsZero() && !q.Queues() {
+	if q, limited := c.queueing(p.Job, e.revision); !p.Queued.IsZero() && !q.Queues() && !limited {
 		c.fail(past.Overlap, k, "waits at revision %d, though the job's policy is %s", e.revision, q.Policy)
 	}
 	c.pending[k], c.asked[k] = p, p
 }
 
-// queueing is a job's gate at a revision.
-func (c *checker) queueing(id state.JobID, revision int64) state.Gate {
+// queueing is a job's gate at a revision, and whether it has limits.
+func (c *checker) queueing(id state.JobID, revision int64) (g state.Gate, limited bool) {
 	v := c.inForce(id, revision)
 	if v == nil {
-		return state.Gate{}
+		return state.Gate{}, false
 	}
 	spec := v.Spec.WithDefaults()
-	return spec.Gate()
+	return spec.Gate(), len(spec.Limits) > 0
 }
 
 // dropped checks that the pending keys that vanished at the revision before were
@@ -96,6 +96,7 @@ func (c *checker) gated(l *state.Live, v *version) {
 	} else if l.Place != 0 {
 		fail("with place %d, and there is none", l.Place)
 	}
+	c.limited(l, spec.Limits, fail)
 	if g.Queues() && !beside {
 		for other := range c.pending {
 			if other.job == l.Job && other.run < l.Run {
@@ -118,6 +119,7 @@ func (c *checker) leftovers() {
 			wishes[rest] = !e.Deleted
 		}
 	}
+	c.heldLimits()
 	for _, l := range c.live {
 		if l.Place == 0 {
 			continue

@@ -501,7 +501,9 @@ type Node struct {
 	Leader bool `protobuf:"varint,9,opt,name=leader,proto3" json:"leader,omitempty"`
 	// How far its clock is ahead of the leader's, or behind if negative, as its
 	// executor's pulses tell; unset for a second or less, and where that is not known.
-	ClockAhead    *durationpb.Duration `protobuf:"bytes,10,opt,name=clock_ahead,json=clockAhead,proto3" json:"clock_ahead,omitempty"`
+	ClockAhead *durationpb.Duration `protobuf:"bytes,10,opt,name=clock_ahead,json=clockAhead,proto3" json:"clock_ahead,omitempty"`
+	// What runs take parts of, by name.
+	Resources     map[string]int32 `protobuf:"bytes,70,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -606,6 +608,13 @@ func (x *Node) GetClockAhead() *durationpb.Duration {
 	return nil
 }
 
+func (x *Node) GetResources() map[string]int32 {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
 var File_leaderd_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_leaderd_v1_cluster_proto_rawDesc = "" +
@@ -637,7 +646,7 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"\x06starts\x18\x01 \x01(\x03R\x06starts\x12+\n" +
 	"\x03p50\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03p50\x12+\n" +
 	"\x03p99\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03p99\x12+\n" +
-	"\x03max\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03max\"\xa0\x03\n" +
+	"\x03max\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03max\"\x9d\x04\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acontrol\x18\x02 \x01(\bR\acontrol\x12\x1a\n" +
@@ -651,10 +660,14 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"\x06leader\x18\t \x01(\bR\x06leader\x12:\n" +
 	"\vclock_ahead\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"clockAhead\x1a9\n" +
+	"clockAhead\x12=\n" +
+	"\tresources\x18F \x03(\v2\x1f.leaderd.v1.Node.ResourcesEntryR\tresources\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x9f\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
+	"\x0eResourcesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01*\x9f\x05\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ERROR_REASON_BAD_FIELD\x10\x01\x12\x1e\n" +
@@ -693,7 +706,7 @@ func file_leaderd_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_leaderd_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_leaderd_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_leaderd_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_leaderd_v1_cluster_proto_goTypes = []any{
 	(ErrorReason)(0),                 // 0: leaderd.v1.ErrorReason
 	(*GetClusterStatusRequest)(nil),  // 1: leaderd.v1.GetClusterStatusRequest
@@ -702,30 +715,32 @@ var file_leaderd_v1_cluster_proto_goTypes = []any{
 	(*Lateness)(nil),                 // 4: leaderd.v1.Lateness
 	(*Node)(nil),                     // 5: leaderd.v1.Node
 	nil,                              // 6: leaderd.v1.Node.LabelsEntry
-	(*timestamppb.Timestamp)(nil),    // 7: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 8: google.protobuf.Duration
+	nil,                              // 7: leaderd.v1.Node.ResourcesEntry
+	(*timestamppb.Timestamp)(nil),    // 8: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 9: google.protobuf.Duration
 }
 var file_leaderd_v1_cluster_proto_depIdxs = []int32{
-	7,  // 0: leaderd.v1.GetClusterStatusResponse.watermark:type_name -> google.protobuf.Timestamp
-	8,  // 1: leaderd.v1.GetClusterStatusResponse.watermark_lag:type_name -> google.protobuf.Duration
+	8,  // 0: leaderd.v1.GetClusterStatusResponse.watermark:type_name -> google.protobuf.Timestamp
+	9,  // 1: leaderd.v1.GetClusterStatusResponse.watermark_lag:type_name -> google.protobuf.Duration
 	5,  // 2: leaderd.v1.GetClusterStatusResponse.nodes:type_name -> leaderd.v1.Node
 	4,  // 3: leaderd.v1.GetClusterStatusResponse.lateness:type_name -> leaderd.v1.Lateness
 	3,  // 4: leaderd.v1.GetClusterStatusResponse.late:type_name -> leaderd.v1.LateRuns
-	7,  // 5: leaderd.v1.LateRuns.worst_due_time:type_name -> google.protobuf.Timestamp
-	8,  // 6: leaderd.v1.LateRuns.worst:type_name -> google.protobuf.Duration
-	8,  // 7: leaderd.v1.Lateness.p50:type_name -> google.protobuf.Duration
-	8,  // 8: leaderd.v1.Lateness.p99:type_name -> google.protobuf.Duration
-	8,  // 9: leaderd.v1.Lateness.max:type_name -> google.protobuf.Duration
+	8,  // 5: leaderd.v1.LateRuns.worst_due_time:type_name -> google.protobuf.Timestamp
+	9,  // 6: leaderd.v1.LateRuns.worst:type_name -> google.protobuf.Duration
+	9,  // 7: leaderd.v1.Lateness.p50:type_name -> google.protobuf.Duration
+	9,  // 8: leaderd.v1.Lateness.p99:type_name -> google.protobuf.Duration
+	9,  // 9: leaderd.v1.Lateness.max:type_name -> google.protobuf.Duration
 	6,  // 10: leaderd.v1.Node.labels:type_name -> leaderd.v1.Node.LabelsEntry
-	7,  // 11: leaderd.v1.Node.start_time:type_name -> google.protobuf.Timestamp
-	8,  // 12: leaderd.v1.Node.clock_ahead:type_name -> google.protobuf.Duration
-	1,  // 13: leaderd.v1.ClusterService.GetClusterStatus:input_type -> leaderd.v1.GetClusterStatusRequest
-	2,  // 14: leaderd.v1.ClusterService.GetClusterStatus:output_type -> leaderd.v1.GetClusterStatusResponse
-	14, // [14:15] is the sub-list for method output_type
-	13, // [13:14] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	8,  // 11: leaderd.v1.Node.start_time:type_name -> google.protobuf.Timestamp
+	9,  // 12: leaderd.v1.Node.clock_ahead:type_name -> google.protobuf.Duration
+	7,  // 13: leaderd.v1.Node.resources:type_name -> leaderd.v1.Node.ResourcesEntry
+	1,  // 14: leaderd.v1.ClusterService.GetClusterStatus:input_type -> leaderd.v1.GetClusterStatusRequest
+	2,  // 15: leaderd.v1.ClusterService.GetClusterStatus:output_type -> leaderd.v1.GetClusterStatusResponse
+	15, // [15:16] is the sub-list for method output_type
+	14, // [14:15] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_cluster_proto_init() }
@@ -739,7 +754,7 @@ func file_leaderd_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_cluster_proto_rawDesc), len(file_leaderd_v1_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -829,6 +829,22 @@ type JobSpec struct {
 	// all that is needed to look at them and to run them again: see
 	// DeadLetterService. Default: they leave none.
 	DeadLetter *DeadLetterPolicy `protobuf:"bytes,33,opt,name=dead_letter,json=deadLetter,proto3" json:"dead_letter,omitempty"`
+	// What bounds the job's runs together with those of other jobs; at most 4. See
+	// docs/runs.md. Default: nothing.
+	Limits []*Limit `protobuf:"bytes,70,rep,name=limits,proto3" json:"limits,omitempty"`
+	// Its runs' class when they wait for room: of an executor, or at a limit. Default
+	// PRIORITY_NORMAL.
+	Priority Priority `protobuf:"varint,71,opt,name=priority,proto3,enum=leaderd.v1.Priority" json:"priority,omitempty"`
+	// Of what becomes free, jobs of one class that have runs waiting get parts as their
+	// weights are. 1–100, default 10.
+	Weight int32 `protobuf:"varint,72,opt,name=weight,proto3" json:"weight,omitempty"`
+	// What each of its runs, or shards, takes of an executor's resources while it runs,
+	// by name. It goes to executors that have as much, and waits while less of it is free.
+	// At most 16; amounts 1–1048576. Default: nothing but one of its capacity.
+	Resources map[string]int32 `protobuf:"bytes,73,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Labels by which executors come first that have all of them. Others are used when
+	// those are gone or full. Default: none.
+	NodePreference map[string]string `protobuf:"bytes,74,rep,name=node_preference,json=nodePreference,proto3" json:"node_preference,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// What to run: exactly one.
 	//
 	// Types that are valid to be assigned to Target:
@@ -1091,6 +1107,41 @@ func (x *JobSpec) GetQueueTimeout() *durationpb.Duration {
 func (x *JobSpec) GetDeadLetter() *DeadLetterPolicy {
 	if x != nil {
 		return x.DeadLetter
+	}
+	return nil
+}
+
+func (x *JobSpec) GetLimits() []*Limit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *JobSpec) GetPriority() Priority {
+	if x != nil {
+		return x.Priority
+	}
+	return Priority_PRIORITY_UNSPECIFIED
+}
+
+func (x *JobSpec) GetWeight() int32 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *JobSpec) GetResources() map[string]int32 {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *JobSpec) GetNodePreference() map[string]string {
+	if x != nil {
+		return x.NodePreference
 	}
 	return nil
 }
@@ -2673,7 +2724,7 @@ var File_leaderd_v1_job_proto protoreflect.FileDescriptor
 const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\x14leaderd/v1/job.proto\x12\n" +
-	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1eleaderd/v1/calendar_spec.proto\x1a\x1cleaderd/v1/shards_spec.proto\"\x95\x04\n" +
+	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1eleaderd/v1/calendar_spec.proto\x1a\x1cleaderd/v1/limits_spec.proto\x1a\x1cleaderd/v1/shards_spec.proto\"\x95\x04\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\x12\x16\n" +
@@ -2697,7 +2748,7 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"quarantine\x12=\n" +
 	"\fpaused_until\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntil\x12\x1f\n" +
 	"\vpause_actor\x18\x0e \x01(\tR\n" +
-	"pauseActor\"\xe5\x0e\n" +
+	"pauseActor\"\xef\x11\n" +
 	"\aJobSpec\x12 \n" +
 	"\vdescription\x18\x01 \x01(\tR\vdescription\x127\n" +
 	"\x06labels\x18\x02 \x03(\v2\x1f.leaderd.v1.JobSpec.LabelsEntryR\x06labels\x12\x1c\n" +
@@ -2738,7 +2789,12 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"runTimeout\x12>\n" +
 	"\rqueue_timeout\x18  \x01(\v2\x19.google.protobuf.DurationR\fqueueTimeout\x12=\n" +
 	"\vdead_letter\x18! \x01(\v2\x1c.leaderd.v1.DeadLetterPolicyR\n" +
-	"deadLetter\x12/\n" +
+	"deadLetter\x12)\n" +
+	"\x06limits\x18F \x03(\v2\x11.leaderd.v1.LimitR\x06limits\x120\n" +
+	"\bpriority\x18G \x01(\x0e2\x14.leaderd.v1.PriorityR\bpriority\x12\x16\n" +
+	"\x06weight\x18H \x01(\x05R\x06weight\x12@\n" +
+	"\tresources\x18I \x03(\v2\".leaderd.v1.JobSpec.ResourcesEntryR\tresources\x12P\n" +
+	"\x0fnode_preference\x18J \x03(\v2'.leaderd.v1.JobSpec.NodePreferenceEntryR\x0enodePreference\x12/\n" +
 	"\acommand\x18\x14 \x01(\v2\x13.leaderd.v1.CommandH\x00R\acommand\x12&\n" +
 	"\x04http\x18\x15 \x01(\v2\x10.leaderd.v1.HttpH\x00R\x04http\x12&\n" +
 	"\x04noop\x18\x16 \x01(\v2\x10.leaderd.v1.NoOpH\x00R\x04noop\x1a9\n" +
@@ -2746,6 +2802,12 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a?\n" +
 	"\x11NodeSelectorEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
+	"\x0eResourcesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\x1aA\n" +
+	"\x13NodePreferenceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\b\n" +
 	"\x06target\"Z\n" +
@@ -2935,7 +2997,7 @@ func file_leaderd_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_leaderd_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_leaderd_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_leaderd_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_leaderd_v1_job_proto_goTypes = []any{
 	(Drain)(0),                      // 0: leaderd.v1.Drain
 	(Overlap)(0),                    // 1: leaderd.v1.Overlap
@@ -2973,89 +3035,97 @@ var file_leaderd_v1_job_proto_goTypes = []any{
 	(*TriggerJobResponse)(nil),      // 33: leaderd.v1.TriggerJobResponse
 	nil,                             // 34: leaderd.v1.JobSpec.LabelsEntry
 	nil,                             // 35: leaderd.v1.JobSpec.NodeSelectorEntry
-	nil,                             // 36: leaderd.v1.Command.EnvEntry
-	nil,                             // 37: leaderd.v1.Http.HeadersEntry
-	(*timestamppb.Timestamp)(nil),   // 38: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 39: google.protobuf.Duration
-	(*Shards)(nil),                  // 40: leaderd.v1.Shards
-	(*JobCalendar)(nil),             // 41: leaderd.v1.JobCalendar
-	(*fieldmaskpb.FieldMask)(nil),   // 42: google.protobuf.FieldMask
-	(*emptypb.Empty)(nil),           // 43: google.protobuf.Empty
+	nil,                             // 36: leaderd.v1.JobSpec.ResourcesEntry
+	nil,                             // 37: leaderd.v1.JobSpec.NodePreferenceEntry
+	nil,                             // 38: leaderd.v1.Command.EnvEntry
+	nil,                             // 39: leaderd.v1.Http.HeadersEntry
+	(*timestamppb.Timestamp)(nil),   // 40: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 41: google.protobuf.Duration
+	(*Shards)(nil),                  // 42: leaderd.v1.Shards
+	(*Limit)(nil),                   // 43: leaderd.v1.Limit
+	(Priority)(0),                   // 44: leaderd.v1.Priority
+	(*JobCalendar)(nil),             // 45: leaderd.v1.JobCalendar
+	(*fieldmaskpb.FieldMask)(nil),   // 46: google.protobuf.FieldMask
+	(*emptypb.Empty)(nil),           // 47: google.protobuf.Empty
 }
 var file_leaderd_v1_job_proto_depIdxs = []int32{
 	10, // 0: leaderd.v1.Job.spec:type_name -> leaderd.v1.JobSpec
-	38, // 1: leaderd.v1.Job.create_time:type_name -> google.protobuf.Timestamp
-	38, // 2: leaderd.v1.Job.update_time:type_name -> google.protobuf.Timestamp
-	38, // 3: leaderd.v1.Job.next_slot:type_name -> google.protobuf.Timestamp
-	38, // 4: leaderd.v1.Job.paused_until:type_name -> google.protobuf.Timestamp
+	40, // 1: leaderd.v1.Job.create_time:type_name -> google.protobuf.Timestamp
+	40, // 2: leaderd.v1.Job.update_time:type_name -> google.protobuf.Timestamp
+	40, // 3: leaderd.v1.Job.next_slot:type_name -> google.protobuf.Timestamp
+	40, // 4: leaderd.v1.Job.paused_until:type_name -> google.protobuf.Timestamp
 	34, // 5: leaderd.v1.JobSpec.labels:type_name -> leaderd.v1.JobSpec.LabelsEntry
 	1,  // 6: leaderd.v1.JobSpec.overlap:type_name -> leaderd.v1.Overlap
 	2,  // 7: leaderd.v1.JobSpec.catch_up:type_name -> leaderd.v1.CatchUp
 	5,  // 8: leaderd.v1.JobSpec.guarantee:type_name -> leaderd.v1.Guarantee
-	39, // 9: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
+	41, // 9: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
 	35, // 10: leaderd.v1.JobSpec.node_selector:type_name -> leaderd.v1.JobSpec.NodeSelectorEntry
-	39, // 11: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
-	39, // 12: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
-	38, // 13: leaderd.v1.JobSpec.start_time:type_name -> google.protobuf.Timestamp
-	38, // 14: leaderd.v1.JobSpec.end_time:type_name -> google.protobuf.Timestamp
-	39, // 15: leaderd.v1.JobSpec.jitter:type_name -> google.protobuf.Duration
+	41, // 11: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
+	41, // 12: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
+	40, // 13: leaderd.v1.JobSpec.start_time:type_name -> google.protobuf.Timestamp
+	40, // 14: leaderd.v1.JobSpec.end_time:type_name -> google.protobuf.Timestamp
+	41, // 15: leaderd.v1.JobSpec.jitter:type_name -> google.protobuf.Duration
 	3,  // 16: leaderd.v1.JobSpec.missing_time:type_name -> leaderd.v1.MissingTime
 	4,  // 17: leaderd.v1.JobSpec.repeated_time:type_name -> leaderd.v1.RepeatedTime
-	39, // 18: leaderd.v1.JobSpec.catch_up_window:type_name -> google.protobuf.Duration
-	40, // 19: leaderd.v1.JobSpec.shards:type_name -> leaderd.v1.Shards
+	41, // 18: leaderd.v1.JobSpec.catch_up_window:type_name -> google.protobuf.Duration
+	42, // 19: leaderd.v1.JobSpec.shards:type_name -> leaderd.v1.Shards
 	15, // 20: leaderd.v1.JobSpec.checkpoint:type_name -> leaderd.v1.CheckpointPolicy
 	0,  // 21: leaderd.v1.JobSpec.drain:type_name -> leaderd.v1.Drain
 	11, // 22: leaderd.v1.JobSpec.retention:type_name -> leaderd.v1.Retention
 	17, // 23: leaderd.v1.JobSpec.retry:type_name -> leaderd.v1.Retry
-	39, // 24: leaderd.v1.JobSpec.run_timeout:type_name -> google.protobuf.Duration
-	39, // 25: leaderd.v1.JobSpec.queue_timeout:type_name -> google.protobuf.Duration
+	41, // 24: leaderd.v1.JobSpec.run_timeout:type_name -> google.protobuf.Duration
+	41, // 25: leaderd.v1.JobSpec.queue_timeout:type_name -> google.protobuf.Duration
 	16, // 26: leaderd.v1.JobSpec.dead_letter:type_name -> leaderd.v1.DeadLetterPolicy
-	12, // 27: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
-	13, // 28: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
-	14, // 29: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
-	39, // 30: leaderd.v1.Retention.max_age:type_name -> google.protobuf.Duration
-	36, // 31: leaderd.v1.Command.env:type_name -> leaderd.v1.Command.EnvEntry
-	37, // 32: leaderd.v1.Http.headers:type_name -> leaderd.v1.Http.HeadersEntry
-	6,  // 33: leaderd.v1.CheckpointPolicy.scope:type_name -> leaderd.v1.CheckpointPolicy.Scope
-	39, // 34: leaderd.v1.Retry.initial_backoff:type_name -> google.protobuf.Duration
-	39, // 35: leaderd.v1.Retry.max_backoff:type_name -> google.protobuf.Duration
-	9,  // 36: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
-	9,  // 37: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
-	7,  // 38: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
-	38, // 39: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
-	38, // 40: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
-	38, // 41: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
-	10, // 42: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
-	41, // 43: leaderd.v1.JobVersion.calendars:type_name -> leaderd.v1.JobCalendar
-	22, // 44: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
-	9,  // 45: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
-	42, // 46: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	9,  // 47: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
-	8,  // 48: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
-	38, // 49: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
-	9,  // 50: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
-	9,  // 51: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
-	18, // 52: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
-	20, // 53: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
-	23, // 54: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
-	25, // 55: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
-	27, // 56: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
-	28, // 57: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
-	30, // 58: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
-	32, // 59: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
-	19, // 60: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
-	21, // 61: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
-	24, // 62: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
-	26, // 63: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
-	43, // 64: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	29, // 65: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
-	31, // 66: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
-	33, // 67: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
-	60, // [60:68] is the sub-list for method output_type
-	52, // [52:60] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	43, // 27: leaderd.v1.JobSpec.limits:type_name -> leaderd.v1.Limit
+	44, // 28: leaderd.v1.JobSpec.priority:type_name -> leaderd.v1.Priority
+	36, // 29: leaderd.v1.JobSpec.resources:type_name -> leaderd.v1.JobSpec.ResourcesEntry
+	37, // 30: leaderd.v1.JobSpec.node_preference:type_name -> leaderd.v1.JobSpec.NodePreferenceEntry
+	12, // 31: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
+	13, // 32: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
+	14, // 33: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
+	41, // 34: leaderd.v1.Retention.max_age:type_name -> google.protobuf.Duration
+	38, // 35: leaderd.v1.Command.env:type_name -> leaderd.v1.Command.EnvEntry
+	39, // 36: leaderd.v1.Http.headers:type_name -> leaderd.v1.Http.HeadersEntry
+	6,  // 37: leaderd.v1.CheckpointPolicy.scope:type_name -> leaderd.v1.CheckpointPolicy.Scope
+	41, // 38: leaderd.v1.Retry.initial_backoff:type_name -> google.protobuf.Duration
+	41, // 39: leaderd.v1.Retry.max_backoff:type_name -> google.protobuf.Duration
+	9,  // 40: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
+	9,  // 41: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
+	7,  // 42: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
+	40, // 43: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
+	40, // 44: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
+	40, // 45: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
+	10, // 46: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
+	45, // 47: leaderd.v1.JobVersion.calendars:type_name -> leaderd.v1.JobCalendar
+	22, // 48: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
+	9,  // 49: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
+	46, // 50: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	9,  // 51: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
+	8,  // 52: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
+	40, // 53: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
+	9,  // 54: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
+	9,  // 55: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
+	18, // 56: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
+	20, // 57: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
+	23, // 58: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
+	25, // 59: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
+	27, // 60: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
+	28, // 61: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
+	30, // 62: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
+	32, // 63: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
+	19, // 64: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
+	21, // 65: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
+	24, // 66: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
+	26, // 67: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
+	47, // 68: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	29, // 69: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
+	31, // 70: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
+	33, // 71: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
+	64, // [64:72] is the sub-list for method output_type
+	56, // [56:64] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_job_proto_init() }
@@ -3064,6 +3134,7 @@ func file_leaderd_v1_job_proto_init() {
 		return
 	}
 	file_leaderd_v1_calendar_spec_proto_init()
+	file_leaderd_v1_limits_spec_proto_init()
 	file_leaderd_v1_shards_spec_proto_init()
 	file_leaderd_v1_job_proto_msgTypes[1].OneofWrappers = []any{
 		(*JobSpec_Command)(nil),
@@ -3077,7 +3148,7 @@ func file_leaderd_v1_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_job_proto_rawDesc), len(file_leaderd_v1_job_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   29,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

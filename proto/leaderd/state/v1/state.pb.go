@@ -414,7 +414,9 @@ type Live struct {
 	End *ShardEnd `protobuf:"bytes,31,opt,name=end,proto3" json:"end,omitempty"`
 	// Set in the header of a run that is split: the record that stands for the run as
 	// a whole.
-	Split         *Split `protobuf:"bytes,32,opt,name=split,proto3" json:"split,omitempty"`
+	Split *Split `protobuf:"bytes,32,opt,name=split,proto3" json:"split,omitempty"`
+	// The places that the run has at its job's limits.
+	Holds         []*Hold `protobuf:"bytes,70,rep,name=holds,proto3" json:"holds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -610,6 +612,77 @@ func (x *Live) GetSplit() *Split {
 	return nil
 }
 
+func (x *Live) GetHolds() []*Hold {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
+// Hold is a place that a run has at a limit.
+type Hold struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The limit's namespace; empty for one of the cluster.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Its name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The place, from 1.
+	Place         int32 `protobuf:"varint,3,opt,name=place,proto3" json:"place,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hold) Reset() {
+	*x = Hold{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hold) ProtoMessage() {}
+
+func (x *Hold) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hold.ProtoReflect.Descriptor instead.
+func (*Hold) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Hold) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Hold) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Hold) GetPlace() int32 {
+	if x != nil {
+		return x.Place
+	}
+	return 0
+}
+
 // Split is what a run is split into.
 type Split struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -623,7 +696,7 @@ type Split struct {
 
 func (x *Split) Reset() {
 	*x = Split{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[4]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +708,7 @@ func (x *Split) String() string {
 func (*Split) ProtoMessage() {}
 
 func (x *Split) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[4]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +721,7 @@ func (x *Split) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Split.ProtoReflect.Descriptor instead.
 func (*Split) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{4}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Split) GetShards() *v1.Shards {
@@ -684,7 +757,7 @@ type ShardEnd struct {
 
 func (x *ShardEnd) Reset() {
 	*x = ShardEnd{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[5]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +769,7 @@ func (x *ShardEnd) String() string {
 func (*ShardEnd) ProtoMessage() {}
 
 func (x *ShardEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[5]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +782,7 @@ func (x *ShardEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardEnd.ProtoReflect.Descriptor instead.
 func (*ShardEnd) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{5}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ShardEnd) GetReason() string {
@@ -753,14 +826,16 @@ type Place struct {
 	// The job's name.
 	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	// The run that has the place, by its live record.
-	Run           string `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	Run string `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	// The job's namespace, where the place is one of a limit.
+	Namespace     string `protobuf:"bytes,70,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Place) Reset() {
 	*x = Place{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +847,7 @@ func (x *Place) String() string {
 func (*Place) ProtoMessage() {}
 
 func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +860,7 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Place.ProtoReflect.Descriptor instead.
 func (*Place) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{6}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Place) GetJob() string {
@@ -800,6 +875,68 @@ func (x *Place) GetRun() string {
 		return x.Run
 	}
 	return ""
+}
+
+func (x *Place) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+// Bucket is the value of rates/….
+type Bucket struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it is full again, if no token is taken any more.
+	Full int64 `protobuf:"varint,1,opt,name=full,proto3" json:"full,omitempty"`
+	// By the clock of who took the last token, when that was for.
+	Taken         int64 `protobuf:"varint,2,opt,name=taken,proto3" json:"taken,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Bucket) Reset() {
+	*x = Bucket{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Bucket) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Bucket) ProtoMessage() {}
+
+func (x *Bucket) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Bucket.ProtoReflect.Descriptor instead.
+func (*Bucket) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Bucket) GetFull() int64 {
+	if x != nil {
+		return x.Full
+	}
+	return 0
+}
+
+func (x *Bucket) GetTaken() int64 {
+	if x != nil {
+		return x.Taken
+	}
+	return 0
 }
 
 // Cancel is the value of cancels/….
@@ -819,7 +956,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -831,7 +968,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -844,7 +981,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{7}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Cancel) GetRequested() int64 {
@@ -912,7 +1049,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -924,7 +1061,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -937,7 +1074,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{8}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -1080,7 +1217,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1229,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1242,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{9}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Record) GetGeneration() int64 {
@@ -1241,7 +1378,7 @@ type Pending struct {
 
 func (x *Pending) Reset() {
 	*x = Pending{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1390,7 @@ func (x *Pending) String() string {
 func (*Pending) ProtoMessage() {}
 
 func (x *Pending) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1403,7 @@ func (x *Pending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pending.ProtoReflect.Descriptor instead.
 func (*Pending) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{10}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Pending) GetRequested() int64 {
@@ -1334,7 +1471,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1483,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1496,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Checkpoint) GetData() []byte {
@@ -1427,7 +1564,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1439,7 +1576,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1452,7 +1589,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Progress) GetDone() int64 {
@@ -1520,14 +1657,16 @@ type Node struct {
 	// See leaderd.v1.Node.
 	Version string `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
 	// When the process registered first.
-	Started       int64 `protobuf:"varint,7,opt,name=started,proto3" json:"started,omitempty"`
+	Started int64 `protobuf:"varint,7,opt,name=started,proto3" json:"started,omitempty"`
+	// See leaderd.v1.Node.
+	Resources     map[string]int32 `protobuf:"bytes,70,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1539,7 +1678,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1552,7 +1691,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{13}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Node) GetControl() bool {
@@ -1604,6 +1743,13 @@ func (x *Node) GetStarted() int64 {
 	return 0
 }
 
+func (x *Node) GetResources() map[string]int32 {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
 // Watermark is the value of timeline/watermark.
 type Watermark struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1638,7 +1784,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +1796,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +1809,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{14}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Watermark) GetInstant() int64 {
@@ -1756,7 +1902,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1768,7 +1914,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1781,7 +1927,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{15}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ClockSkew) GetNode() string {
@@ -1817,7 +1963,7 @@ type Late struct {
 
 func (x *Late) Reset() {
 	*x = Late{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1829,7 +1975,7 @@ func (x *Late) String() string {
 func (*Late) ProtoMessage() {}
 
 func (x *Late) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1842,7 +1988,7 @@ func (x *Late) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Late.ProtoReflect.Descriptor instead.
 func (*Late) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{16}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Late) GetRuns() int64 {
@@ -1893,7 +2039,7 @@ type UnreadableGate struct {
 
 func (x *UnreadableGate) Reset() {
 	*x = UnreadableGate{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1905,7 +2051,7 @@ func (x *UnreadableGate) String() string {
 func (*UnreadableGate) ProtoMessage() {}
 
 func (x *UnreadableGate) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1918,7 +2064,7 @@ func (x *UnreadableGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreadableGate.ProtoReflect.Descriptor instead.
 func (*UnreadableGate) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{17}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *UnreadableGate) GetNamespace() string {
@@ -1951,7 +2097,7 @@ type Closed struct {
 
 func (x *Closed) Reset() {
 	*x = Closed{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +2109,7 @@ func (x *Closed) String() string {
 func (*Closed) ProtoMessage() {}
 
 func (x *Closed) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +2122,7 @@ func (x *Closed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Closed.ProtoReflect.Descriptor instead.
 func (*Closed) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{18}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Closed) GetInstant() int64 {
@@ -2051,7 +2197,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2063,7 +2209,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2076,7 +2222,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{19}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Backfill) GetFrom() int64 {
@@ -2239,7 +2385,7 @@ type BackfillSlots struct {
 
 func (x *BackfillSlots) Reset() {
 	*x = BackfillSlots{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2397,7 @@ func (x *BackfillSlots) String() string {
 func (*BackfillSlots) ProtoMessage() {}
 
 func (x *BackfillSlots) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2410,7 @@ func (x *BackfillSlots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillSlots.ProtoReflect.Descriptor instead.
 func (*BackfillSlots) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{20}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *BackfillSlots) GetSteps() []int64 {
@@ -2287,7 +2433,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[21]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2299,7 +2445,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[21]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2312,7 +2458,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{21}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Segment) GetBlock() []byte {
@@ -2346,7 +2492,7 @@ type SegmentBlock struct {
 
 func (x *SegmentBlock) Reset() {
 	*x = SegmentBlock{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[22]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2358,7 +2504,7 @@ func (x *SegmentBlock) String() string {
 func (*SegmentBlock) ProtoMessage() {}
 
 func (x *SegmentBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[22]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2371,7 +2517,7 @@ func (x *SegmentBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentBlock.ProtoReflect.Descriptor instead.
 func (*SegmentBlock) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{22}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SegmentBlock) GetRuns() []string {
@@ -2408,7 +2554,7 @@ type Swept struct {
 
 func (x *Swept) Reset() {
 	*x = Swept{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[23]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2420,7 +2566,7 @@ func (x *Swept) String() string {
 func (*Swept) ProtoMessage() {}
 
 func (x *Swept) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[23]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2433,7 +2579,7 @@ func (x *Swept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Swept.ProtoReflect.Descriptor instead.
 func (*Swept) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{23}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Swept) GetFloor() int64 {
@@ -2463,7 +2609,7 @@ type Unique struct {
 
 func (x *Unique) Reset() {
 	*x = Unique{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[24]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2475,7 +2621,7 @@ func (x *Unique) String() string {
 func (*Unique) ProtoMessage() {}
 
 func (x *Unique) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[24]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2488,7 +2634,7 @@ func (x *Unique) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unique.ProtoReflect.Descriptor instead.
 func (*Unique) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{24}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Unique) GetRun() string {
@@ -2545,7 +2691,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06change\x18\x02 \x01(\rR\x06change\x12\x14\n" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04time\x18\x05 \x01(\x03R\x04time\"\xa4\x05\n" +
+	"\x04time\x18\x05 \x01(\x03R\x04time\"\xd2\x05\n" +
 	"\x04Live\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12\x14\n" +
 	"\x05shard\x18\x02 \x01(\x05R\x05shard\x12\x16\n" +
@@ -2574,7 +2720,12 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"deadLetter\x12\x16\n" +
 	"\x06header\x18\x1e \x01(\x03R\x06header\x12,\n" +
 	"\x03end\x18\x1f \x01(\v2\x1a.leaderd.state.v1.ShardEndR\x03end\x12-\n" +
-	"\x05split\x18  \x01(\v2\x17.leaderd.state.v1.SplitR\x05split\"I\n" +
+	"\x05split\x18  \x01(\v2\x17.leaderd.state.v1.SplitR\x05split\x12,\n" +
+	"\x05holds\x18F \x03(\v2\x16.leaderd.state.v1.HoldR\x05holds\"N\n" +
+	"\x04Hold\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05place\x18\x03 \x01(\x05R\x05place\"I\n" +
 	"\x05Split\x12*\n" +
 	"\x06shards\x18\x01 \x01(\v2\x12.leaderd.v1.ShardsR\x06shards\x12\x14\n" +
 	"\x05nodes\x18\x02 \x03(\tR\x05nodes\"\x8d\x01\n" +
@@ -2583,10 +2734,14 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x1a\n" +
 	"\brecorded\x18\x03 \x01(\x03R\brecorded\x12\x12\n" +
 	"\x04tail\x18\x04 \x01(\fR\x04tail\x12!\n" +
-	"\foutput_bytes\x18\x05 \x01(\x03R\voutputBytes\"+\n" +
+	"\foutput_bytes\x18\x05 \x01(\x03R\voutputBytes\"I\n" +
 	"\x05Place\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
-	"\x03run\x18\x02 \x01(\tR\x03run\"l\n" +
+	"\x03run\x18\x02 \x01(\tR\x03run\x12\x1c\n" +
+	"\tnamespace\x18F \x01(\tR\tnamespace\"2\n" +
+	"\x06Bucket\x12\x12\n" +
+	"\x04full\x18\x01 \x01(\x03R\x04full\x12\x14\n" +
+	"\x05taken\x18\x02 \x01(\x03R\x05taken\"l\n" +
 	"\x06Cancel\x12\x1c\n" +
 	"\trequested\x18\x01 \x01(\x03R\trequested\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
@@ -2652,7 +2807,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\breported\x18\x04 \x01(\x03R\breported\x12\x14\n" +
 	"\x05begun\x18\x05 \x01(\x03R\x05begun\x12\x19\n" +
 	"\bbegun_at\x18\x06 \x01(\x03R\abegunAt\x12\x14\n" +
-	"\x05token\x18\a \x01(\x03R\x05token\"\x9d\x02\n" +
+	"\x05token\x18\a \x01(\x03R\x05token\"\xa0\x03\n" +
 	"\x04Node\x12\x18\n" +
 	"\acontrol\x18\x01 \x01(\bR\acontrol\x12\x1a\n" +
 	"\bexecutor\x18\x02 \x01(\bR\bexecutor\x12\x18\n" +
@@ -2660,10 +2815,14 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06labels\x18\x04 \x03(\v2\".leaderd.state.v1.Node.LabelsEntryR\x06labels\x12\x1a\n" +
 	"\bcapacity\x18\x05 \x01(\x05R\bcapacity\x12\x18\n" +
 	"\aversion\x18\x06 \x01(\tR\aversion\x12\x18\n" +
-	"\astarted\x18\a \x01(\x03R\astarted\x1a9\n" +
+	"\astarted\x18\a \x01(\x03R\astarted\x12C\n" +
+	"\tresources\x18F \x03(\v2%.leaderd.state.v1.Node.ResourcesEntryR\tresources\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe3\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
+	"\x0eResourcesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xe3\x02\n" +
 	"\tWatermark\x12\x18\n" +
 	"\ainstant\x18\x01 \x01(\x03R\ainstant\x12\x18\n" +
 	"\awritten\x18\x02 \x01(\x03R\awritten\x12\x12\n" +
@@ -2745,61 +2904,66 @@ func file_leaderd_state_v1_state_proto_rawDescGZIP() []byte {
 	return file_leaderd_state_v1_state_proto_rawDescData
 }
 
-var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_leaderd_state_v1_state_proto_goTypes = []any{
 	(*Job)(nil),             // 0: leaderd.state.v1.Job
 	(*Calendar)(nil),        // 1: leaderd.state.v1.Calendar
 	(*Version)(nil),         // 2: leaderd.state.v1.Version
 	(*Live)(nil),            // 3: leaderd.state.v1.Live
-	(*Split)(nil),           // 4: leaderd.state.v1.Split
-	(*ShardEnd)(nil),        // 5: leaderd.state.v1.ShardEnd
-	(*Place)(nil),           // 6: leaderd.state.v1.Place
-	(*Cancel)(nil),          // 7: leaderd.state.v1.Cancel
-	(*Attempt)(nil),         // 8: leaderd.state.v1.Attempt
-	(*Record)(nil),          // 9: leaderd.state.v1.Record
-	(*Pending)(nil),         // 10: leaderd.state.v1.Pending
-	(*Checkpoint)(nil),      // 11: leaderd.state.v1.Checkpoint
-	(*Progress)(nil),        // 12: leaderd.state.v1.Progress
-	(*Node)(nil),            // 13: leaderd.state.v1.Node
-	(*Watermark)(nil),       // 14: leaderd.state.v1.Watermark
-	(*ClockSkew)(nil),       // 15: leaderd.state.v1.ClockSkew
-	(*Late)(nil),            // 16: leaderd.state.v1.Late
-	(*UnreadableGate)(nil),  // 17: leaderd.state.v1.UnreadableGate
-	(*Closed)(nil),          // 18: leaderd.state.v1.Closed
-	(*Backfill)(nil),        // 19: leaderd.state.v1.Backfill
-	(*BackfillSlots)(nil),   // 20: leaderd.state.v1.BackfillSlots
-	(*Segment)(nil),         // 21: leaderd.state.v1.Segment
-	(*SegmentBlock)(nil),    // 22: leaderd.state.v1.SegmentBlock
-	(*Swept)(nil),           // 23: leaderd.state.v1.Swept
-	(*Unique)(nil),          // 24: leaderd.state.v1.Unique
-	nil,                     // 25: leaderd.state.v1.Node.LabelsEntry
-	(*v1.JobSpec)(nil),      // 26: leaderd.v1.JobSpec
-	(*v1.JobCalendar)(nil),  // 27: leaderd.v1.JobCalendar
-	(*v1.CalendarSpec)(nil), // 28: leaderd.v1.CalendarSpec
-	(*v1.Shards)(nil),       // 29: leaderd.v1.Shards
+	(*Hold)(nil),            // 4: leaderd.state.v1.Hold
+	(*Split)(nil),           // 5: leaderd.state.v1.Split
+	(*ShardEnd)(nil),        // 6: leaderd.state.v1.ShardEnd
+	(*Place)(nil),           // 7: leaderd.state.v1.Place
+	(*Bucket)(nil),          // 8: leaderd.state.v1.Bucket
+	(*Cancel)(nil),          // 9: leaderd.state.v1.Cancel
+	(*Attempt)(nil),         // 10: leaderd.state.v1.Attempt
+	(*Record)(nil),          // 11: leaderd.state.v1.Record
+	(*Pending)(nil),         // 12: leaderd.state.v1.Pending
+	(*Checkpoint)(nil),      // 13: leaderd.state.v1.Checkpoint
+	(*Progress)(nil),        // 14: leaderd.state.v1.Progress
+	(*Node)(nil),            // 15: leaderd.state.v1.Node
+	(*Watermark)(nil),       // 16: leaderd.state.v1.Watermark
+	(*ClockSkew)(nil),       // 17: leaderd.state.v1.ClockSkew
+	(*Late)(nil),            // 18: leaderd.state.v1.Late
+	(*UnreadableGate)(nil),  // 19: leaderd.state.v1.UnreadableGate
+	(*Closed)(nil),          // 20: leaderd.state.v1.Closed
+	(*Backfill)(nil),        // 21: leaderd.state.v1.Backfill
+	(*BackfillSlots)(nil),   // 22: leaderd.state.v1.BackfillSlots
+	(*Segment)(nil),         // 23: leaderd.state.v1.Segment
+	(*SegmentBlock)(nil),    // 24: leaderd.state.v1.SegmentBlock
+	(*Swept)(nil),           // 25: leaderd.state.v1.Swept
+	(*Unique)(nil),          // 26: leaderd.state.v1.Unique
+	nil,                     // 27: leaderd.state.v1.Node.LabelsEntry
+	nil,                     // 28: leaderd.state.v1.Node.ResourcesEntry
+	(*v1.JobSpec)(nil),      // 29: leaderd.v1.JobSpec
+	(*v1.JobCalendar)(nil),  // 30: leaderd.v1.JobCalendar
+	(*v1.CalendarSpec)(nil), // 31: leaderd.v1.CalendarSpec
+	(*v1.Shards)(nil),       // 32: leaderd.v1.Shards
 }
 var file_leaderd_state_v1_state_proto_depIdxs = []int32{
-	26, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
-	27, // 1: leaderd.state.v1.Job.calendars:type_name -> leaderd.v1.JobCalendar
-	28, // 2: leaderd.state.v1.Calendar.spec:type_name -> leaderd.v1.CalendarSpec
+	29, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
+	30, // 1: leaderd.state.v1.Job.calendars:type_name -> leaderd.v1.JobCalendar
+	31, // 2: leaderd.state.v1.Calendar.spec:type_name -> leaderd.v1.CalendarSpec
 	0,  // 3: leaderd.state.v1.Version.job:type_name -> leaderd.state.v1.Job
-	8,  // 4: leaderd.state.v1.Live.attempts:type_name -> leaderd.state.v1.Attempt
-	5,  // 5: leaderd.state.v1.Live.end:type_name -> leaderd.state.v1.ShardEnd
-	4,  // 6: leaderd.state.v1.Live.split:type_name -> leaderd.state.v1.Split
-	29, // 7: leaderd.state.v1.Split.shards:type_name -> leaderd.v1.Shards
-	8,  // 8: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
-	3,  // 9: leaderd.state.v1.Record.ends:type_name -> leaderd.state.v1.Live
-	4,  // 10: leaderd.state.v1.Record.split:type_name -> leaderd.state.v1.Split
-	25, // 11: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
-	16, // 12: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
-	17, // 13: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
-	15, // 14: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
-	9,  // 15: leaderd.state.v1.SegmentBlock.records:type_name -> leaderd.state.v1.Record
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	10, // 4: leaderd.state.v1.Live.attempts:type_name -> leaderd.state.v1.Attempt
+	6,  // 5: leaderd.state.v1.Live.end:type_name -> leaderd.state.v1.ShardEnd
+	5,  // 6: leaderd.state.v1.Live.split:type_name -> leaderd.state.v1.Split
+	4,  // 7: leaderd.state.v1.Live.holds:type_name -> leaderd.state.v1.Hold
+	32, // 8: leaderd.state.v1.Split.shards:type_name -> leaderd.v1.Shards
+	10, // 9: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
+	3,  // 10: leaderd.state.v1.Record.ends:type_name -> leaderd.state.v1.Live
+	5,  // 11: leaderd.state.v1.Record.split:type_name -> leaderd.state.v1.Split
+	27, // 12: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
+	28, // 13: leaderd.state.v1.Node.resources:type_name -> leaderd.state.v1.Node.ResourcesEntry
+	18, // 14: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
+	19, // 15: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
+	17, // 16: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
+	11, // 17: leaderd.state.v1.SegmentBlock.records:type_name -> leaderd.state.v1.Record
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_state_v1_state_proto_init() }
@@ -2807,14 +2971,14 @@ func file_leaderd_state_v1_state_proto_init() {
 	if File_leaderd_state_v1_state_proto != nil {
 		return
 	}
-	file_leaderd_state_v1_state_proto_msgTypes[8].OneofWrappers = []any{}
+	file_leaderd_state_v1_state_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_state_v1_state_proto_rawDesc), len(file_leaderd_state_v1_state_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

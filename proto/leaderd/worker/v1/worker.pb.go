@@ -48,19 +48,24 @@ const (
 	Progress_STEP_REFUSED Progress_Step = 6
 	// It waits for other runs: its pending key says so.
 	Progress_STEP_QUEUED Progress_Step = 7
+	// It waits as before. Where a limit was reached the executor has dropped it, and the
+	// leader is to plan it anew when there may be room; else it waits for other runs of
+	// its job.
+	Progress_STEP_HELD Progress_Step = 70
 )
 
 // Enum value maps for Progress_Step.
 var (
 	Progress_Step_name = map[int32]string{
-		0: "STEP_UNSPECIFIED",
-		1: "STEP_CLAIMED",
-		2: "STEP_DECIDED",
-		3: "STEP_FINISHED",
-		4: "STEP_BUSY",
-		5: "STEP_STALE",
-		6: "STEP_REFUSED",
-		7: "STEP_QUEUED",
+		0:  "STEP_UNSPECIFIED",
+		1:  "STEP_CLAIMED",
+		2:  "STEP_DECIDED",
+		3:  "STEP_FINISHED",
+		4:  "STEP_BUSY",
+		5:  "STEP_STALE",
+		6:  "STEP_REFUSED",
+		7:  "STEP_QUEUED",
+		70: "STEP_HELD",
 	}
 	Progress_Step_value = map[string]int32{
 		"STEP_UNSPECIFIED": 0,
@@ -71,6 +76,7 @@ var (
 		"STEP_STALE":       5,
 		"STEP_REFUSED":     6,
 		"STEP_QUEUED":      7,
+		"STEP_HELD":        70,
 	}
 )
 
@@ -98,7 +104,7 @@ func (x Progress_Step) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Progress_Step.Descriptor instead.
 func (Progress_Step) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{12, 0}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{15, 0}
 }
 
 // AttendRequest is from the executor to the leader.
@@ -343,6 +349,199 @@ func (*AttendResponse_Pulse) isAttendResponse_Kind() {}
 
 func (*AttendResponse_Cancel) isAttendResponse_Kind() {}
 
+// ListWaitingRequest asks for what waits.
+type ListWaitingRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of this namespace; empty: of all.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Of this job alone; empty: of all.
+	Job string `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	// At most so many, those first that have waited for longest.
+	Limit         int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWaitingRequest) Reset() {
+	*x = ListWaitingRequest{}
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWaitingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWaitingRequest) ProtoMessage() {}
+
+func (x *ListWaitingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWaitingRequest.ProtoReflect.Descriptor instead.
+func (*ListWaitingRequest) Descriptor() ([]byte, []int) {
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ListWaitingRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ListWaitingRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ListWaitingRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// ListWaitingResponse has what waits.
+type ListWaitingResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// See ListWaitingRequest.
+	Waiting []*Waiting `protobuf:"bytes,1,rep,name=waiting,proto3" json:"waiting,omitempty"`
+	// How many there are.
+	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWaitingResponse) Reset() {
+	*x = ListWaitingResponse{}
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWaitingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWaitingResponse) ProtoMessage() {}
+
+func (x *ListWaitingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWaitingResponse.ProtoReflect.Descriptor instead.
+func (*ListWaitingResponse) Descriptor() ([]byte, []int) {
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ListWaitingResponse) GetWaiting() []*Waiting {
+	if x != nil {
+		return x.Waiting
+	}
+	return nil
+}
+
+func (x *ListWaitingResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+// Waiting is an entry that is due and has no record.
+type Waiting struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job's namespace.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The job's name.
+	Job string `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	// See leaderd.v1.QueuedRun; run is the id alone, and those that it waits for are left
+	// out.
+	Run *v1.QueuedRun `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
+	// The namespace of the limit at which it waits; empty for one of the cluster.
+	LimitNamespace string `protobuf:"bytes,4,opt,name=limit_namespace,json=limitNamespace,proto3" json:"limit_namespace,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Waiting) Reset() {
+	*x = Waiting{}
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Waiting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Waiting) ProtoMessage() {}
+
+func (x *Waiting) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
+func (*Waiting) Descriptor() ([]byte, []int) {
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Waiting) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Waiting) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Waiting) GetRun() *v1.QueuedRun {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *Waiting) GetLimitNamespace() string {
+	if x != nil {
+		return x.LimitNamespace
+	}
+	return ""
+}
+
 // Cancel asks the executor to stop an attempt that it has claimed. It is sent
 // again until the run is over; one that the executor does not have is passed
 // over.
@@ -368,7 +567,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[2]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -380,7 +579,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[2]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -393,7 +592,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{2}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Cancel) GetNamespace() string {
@@ -463,7 +662,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[3]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -475,7 +674,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[3]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -488,7 +687,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{3}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Hello) GetNode() string {
@@ -538,7 +737,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[4]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -550,7 +749,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[4]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -563,7 +762,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{4}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Held) GetNamespace() string {
@@ -617,7 +816,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[5]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -629,7 +828,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[5]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -642,7 +841,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{5}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Welcome) GetTerm() int64 {
@@ -679,7 +878,7 @@ type Pulse struct {
 
 func (x *Pulse) Reset() {
 	*x = Pulse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[6]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -691,7 +890,7 @@ func (x *Pulse) String() string {
 func (*Pulse) ProtoMessage() {}
 
 func (x *Pulse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[6]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -704,7 +903,7 @@ func (x *Pulse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pulse.ProtoReflect.Descriptor instead.
 func (*Pulse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{6}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Pulse) GetClock() int64 {
@@ -742,7 +941,7 @@ type Spec struct {
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[7]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -754,7 +953,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[7]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -767,7 +966,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{7}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Spec) GetRef() uint32 {
@@ -825,7 +1024,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[8]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +1036,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[8]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +1049,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{8}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Plan) GetSpecs() []*Spec {
@@ -905,7 +1104,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[9]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -917,7 +1116,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[9]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -930,7 +1129,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{9}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Entry) GetRef() uint32 {
@@ -1043,7 +1242,7 @@ type Revoke struct {
 
 func (x *Revoke) Reset() {
 	*x = Revoke{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[10]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +1254,7 @@ func (x *Revoke) String() string {
 func (*Revoke) ProtoMessage() {}
 
 func (x *Revoke) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[10]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,7 +1267,7 @@ func (x *Revoke) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revoke.ProtoReflect.Descriptor instead.
 func (*Revoke) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Revoke) GetRefs() []uint32 {
@@ -1089,7 +1288,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[11]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1101,7 +1300,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[11]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1114,7 +1313,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Report) GetProgress() []*Progress {
@@ -1142,14 +1341,22 @@ type Progress struct {
 	// STEP_FINISHED: the verdict, a state.RunState.
 	State uint32 `protobuf:"varint,7,opt,name=state,proto3" json:"state,omitempty"`
 	// The entry's attempt; 0: the first.
-	Attempt       int32 `protobuf:"varint,8,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Attempt int32 `protobuf:"varint,8,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// STEP_QUEUED, STEP_HELD: which of the job's limits was reached, from 1; 0: none was.
+	Limit int32 `protobuf:"varint,70,opt,name=limit,proto3" json:"limit,omitempty"`
+	// And from when on there may be room, in microseconds since 1970; 0: that is not
+	// known.
+	NotBefore int64 `protobuf:"varint,71,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	// STEP_BUSY: the resource of which too little is free; empty: it has as many runs as
+	// its capacity.
+	Lack          string `protobuf:"bytes,72,opt,name=lack,proto3" json:"lack,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[12]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1368,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[12]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1381,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Progress) GetRef() uint32 {
@@ -1233,6 +1440,27 @@ func (x *Progress) GetAttempt() int32 {
 	return 0
 }
 
+func (x *Progress) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *Progress) GetNotBefore() int64 {
+	if x != nil {
+		return x.NotBefore
+	}
+	return 0
+}
+
+func (x *Progress) GetLack() string {
+	if x != nil {
+		return x.Lack
+	}
+	return ""
+}
+
 // RegisterRequest describes a node.
 type RegisterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1248,7 +1476,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[13]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1488,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[13]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1501,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RegisterRequest) GetName() string {
@@ -1312,7 +1540,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[14]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1552,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[14]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1565,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RegisterResponse) GetOwnerRevision() int64 {
@@ -1377,7 +1605,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[15]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1617,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[15]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +1630,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *KeepAliveRequest) GetLease() int64 {
@@ -1437,7 +1665,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[16]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1677,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[16]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1690,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *KeepAliveResponse) GetTtl() *durationpb.Duration {
@@ -1487,7 +1715,7 @@ type DeregisterRequest struct {
 
 func (x *DeregisterRequest) Reset() {
 	*x = DeregisterRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[17]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1499,7 +1727,7 @@ func (x *DeregisterRequest) String() string {
 func (*DeregisterRequest) ProtoMessage() {}
 
 func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[17]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1512,7 +1740,7 @@ func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterRequest.ProtoReflect.Descriptor instead.
 func (*DeregisterRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DeregisterRequest) GetLease() int64 {
@@ -1545,7 +1773,7 @@ type DeregisterResponse struct {
 
 func (x *DeregisterResponse) Reset() {
 	*x = DeregisterResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[18]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +1785,7 @@ func (x *DeregisterResponse) String() string {
 func (*DeregisterResponse) ProtoMessage() {}
 
 func (x *DeregisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[18]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1570,7 +1798,7 @@ func (x *DeregisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterResponse.ProtoReflect.Descriptor instead.
 func (*DeregisterResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 // RecordRequest has entries to carry out.
@@ -1584,7 +1812,7 @@ type RecordRequest struct {
 
 func (x *RecordRequest) Reset() {
 	*x = RecordRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[19]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1596,7 +1824,7 @@ func (x *RecordRequest) String() string {
 func (*RecordRequest) ProtoMessage() {}
 
 func (x *RecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[19]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1609,7 +1837,7 @@ func (x *RecordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRequest.ProtoReflect.Descriptor instead.
 func (*RecordRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RecordRequest) GetEntries() []*RecordEntry {
@@ -1639,7 +1867,7 @@ type RecordEntry struct {
 
 func (x *RecordEntry) Reset() {
 	*x = RecordEntry{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[20]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1879,7 @@ func (x *RecordEntry) String() string {
 func (*RecordEntry) ProtoMessage() {}
 
 func (x *RecordEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[20]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1892,7 @@ func (x *RecordEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordEntry.ProtoReflect.Descriptor instead.
 func (*RecordEntry) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RecordEntry) GetId() uint64 {
@@ -1760,7 +1988,7 @@ type RecordResponse struct {
 
 func (x *RecordResponse) Reset() {
 	*x = RecordResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[21]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1772,7 +2000,7 @@ func (x *RecordResponse) String() string {
 func (*RecordResponse) ProtoMessage() {}
 
 func (x *RecordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[21]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1785,7 +2013,7 @@ func (x *RecordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordResponse.ProtoReflect.Descriptor instead.
 func (*RecordResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{21}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RecordResponse) GetAnswers() []*RecordAnswer {
@@ -1817,7 +2045,7 @@ type RecordAnswer struct {
 
 func (x *RecordAnswer) Reset() {
 	*x = RecordAnswer{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[22]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1829,7 +2057,7 @@ func (x *RecordAnswer) String() string {
 func (*RecordAnswer) ProtoMessage() {}
 
 func (x *RecordAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[22]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1842,7 +2070,7 @@ func (x *RecordAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordAnswer.ProtoReflect.Descriptor instead.
 func (*RecordAnswer) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RecordAnswer) GetId() uint64 {
@@ -1933,14 +2161,16 @@ type Claim struct {
 	// See state.Gate; absent where only exclusive counts.
 	Gate *Gate `protobuf:"bytes,10,opt,name=gate,proto3" json:"gate,omitempty"`
 	// It is for a shard of a run that is split.
-	Split         bool `protobuf:"varint,30,opt,name=split,proto3" json:"split,omitempty"`
+	Split bool `protobuf:"varint,30,opt,name=split,proto3" json:"split,omitempty"`
+	// What bounds the run together with those of other jobs: see state.Limit.
+	Limits        []*v1.Limit `protobuf:"bytes,70,rep,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[23]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1952,7 +2182,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[23]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1965,7 +2195,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Claim) GetNamespace() string {
@@ -2045,6 +2275,13 @@ func (x *Claim) GetSplit() bool {
 	return false
 }
 
+func (x *Claim) GetLimits() []*v1.Limit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
 // Gate bounds how many runs are live: see state.Gate.
 type Gate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2063,7 +2300,7 @@ type Gate struct {
 
 func (x *Gate) Reset() {
 	*x = Gate{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[24]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2075,7 +2312,7 @@ func (x *Gate) String() string {
 func (*Gate) ProtoMessage() {}
 
 func (x *Gate) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[24]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2088,7 +2325,7 @@ func (x *Gate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gate.ProtoReflect.Descriptor instead.
 func (*Gate) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{24}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Gate) GetPolicy() v1.Overlap {
@@ -2136,14 +2373,18 @@ type ClaimAnswer struct {
 	// first one put it. Absent: as the claim said.
 	Exclusive *bool `protobuf:"varint,5,opt,name=exclusive,proto3,oneof" json:"exclusive,omitempty"`
 	// Claimed: what a shard of a run that is split is given.
-	Part          *Part `protobuf:"bytes,30,opt,name=part,proto3" json:"part,omitempty"`
+	Part *Part `protobuf:"bytes,30,opt,name=part,proto3" json:"part,omitempty"`
+	// Held or queued: which of the limits was reached, from 1; 0: none was.
+	Limit int32 `protobuf:"varint,70,opt,name=limit,proto3" json:"limit,omitempty"`
+	// And from when on there may be room, in microseconds since 1970; 0: not known.
+	NotBefore     int64 `protobuf:"varint,71,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ClaimAnswer) Reset() {
 	*x = ClaimAnswer{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[25]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2155,7 +2396,7 @@ func (x *ClaimAnswer) String() string {
 func (*ClaimAnswer) ProtoMessage() {}
 
 func (x *ClaimAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[25]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2168,7 +2409,7 @@ func (x *ClaimAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimAnswer.ProtoReflect.Descriptor instead.
 func (*ClaimAnswer) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{25}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ClaimAnswer) GetStatus() uint32 {
@@ -2213,6 +2454,20 @@ func (x *ClaimAnswer) GetPart() *Part {
 	return nil
 }
 
+func (x *ClaimAnswer) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ClaimAnswer) GetNotBefore() int64 {
+	if x != nil {
+		return x.NotBefore
+	}
+	return 0
+}
+
 // Part is what a shard is given beside its number.
 type Part struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2231,7 +2486,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[26]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2498,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[26]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2511,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{26}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Part) GetFrom() int64 {
@@ -2325,7 +2580,7 @@ type Finish struct {
 
 func (x *Finish) Reset() {
 	*x = Finish{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2337,7 +2592,7 @@ func (x *Finish) String() string {
 func (*Finish) ProtoMessage() {}
 
 func (x *Finish) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2350,7 +2605,7 @@ func (x *Finish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finish.ProtoReflect.Descriptor instead.
 func (*Finish) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{27}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Finish) GetNamespace() string {
@@ -2484,7 +2739,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2496,7 +2751,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2509,7 +2764,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{28}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Checkpoint) GetNamespace() string {
@@ -2619,7 +2874,7 @@ type SaveProgress struct {
 
 func (x *SaveProgress) Reset() {
 	*x = SaveProgress{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2631,7 +2886,7 @@ func (x *SaveProgress) String() string {
 func (*SaveProgress) ProtoMessage() {}
 
 func (x *SaveProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2644,7 +2899,7 @@ func (x *SaveProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveProgress.ProtoReflect.Descriptor instead.
 func (*SaveProgress) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{29}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SaveProgress) GetNamespace() string {
@@ -2709,7 +2964,7 @@ type TokenAnswer struct {
 
 func (x *TokenAnswer) Reset() {
 	*x = TokenAnswer{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2721,7 +2976,7 @@ func (x *TokenAnswer) String() string {
 func (*TokenAnswer) ProtoMessage() {}
 
 func (x *TokenAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2734,7 +2989,7 @@ func (x *TokenAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenAnswer.ProtoReflect.Descriptor instead.
 func (*TokenAnswer) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{30}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TokenAnswer) GetStatus() uint32 {
@@ -2770,7 +3025,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[31]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2782,7 +3037,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[31]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2795,7 +3050,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{31}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetCheckpointRequest) GetNamespace() string {
@@ -2854,7 +3109,7 @@ type GetCheckpointResponse struct {
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2866,7 +3121,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2879,7 +3134,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{32}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetCheckpointResponse) GetData() []byte {
@@ -2939,7 +3194,7 @@ type GetPayloadRequest struct {
 
 func (x *GetPayloadRequest) Reset() {
 	*x = GetPayloadRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2951,7 +3206,7 @@ func (x *GetPayloadRequest) String() string {
 func (*GetPayloadRequest) ProtoMessage() {}
 
 func (x *GetPayloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2964,7 +3219,7 @@ func (x *GetPayloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPayloadRequest.ProtoReflect.Descriptor instead.
 func (*GetPayloadRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{33}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetPayloadRequest) GetNamespace() string {
@@ -2999,7 +3254,7 @@ type GetPayloadResponse struct {
 
 func (x *GetPayloadResponse) Reset() {
 	*x = GetPayloadResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[34]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3011,7 +3266,7 @@ func (x *GetPayloadResponse) String() string {
 func (*GetPayloadResponse) ProtoMessage() {}
 
 func (x *GetPayloadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[34]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3024,7 +3279,7 @@ func (x *GetPayloadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPayloadResponse.ProtoReflect.Descriptor instead.
 func (*GetPayloadResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{34}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetPayloadResponse) GetPayload() []byte {
@@ -3043,7 +3298,7 @@ type FollowLeaderRequest struct {
 
 func (x *FollowLeaderRequest) Reset() {
 	*x = FollowLeaderRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[35]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3055,7 +3310,7 @@ func (x *FollowLeaderRequest) String() string {
 func (*FollowLeaderRequest) ProtoMessage() {}
 
 func (x *FollowLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[35]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3068,7 +3323,7 @@ func (x *FollowLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLeaderRequest.ProtoReflect.Descriptor instead.
 func (*FollowLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{35}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{38}
 }
 
 // FollowLeaderResponse says who leads.
@@ -3088,7 +3343,7 @@ type FollowLeaderResponse struct {
 
 func (x *FollowLeaderResponse) Reset() {
 	*x = FollowLeaderResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[36]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3100,7 +3355,7 @@ func (x *FollowLeaderResponse) String() string {
 func (*FollowLeaderResponse) ProtoMessage() {}
 
 func (x *FollowLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[36]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3113,7 +3368,7 @@ func (x *FollowLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLeaderResponse.ProtoReflect.Descriptor instead.
 func (*FollowLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{36}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FollowLeaderResponse) GetName() string {
@@ -3148,7 +3403,7 @@ var File_leaderd_worker_v1_worker_proto protoreflect.FileDescriptor
 
 const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\n" +
-	"\x1eleaderd/worker/v1/worker.proto\x12\x11leaderd.worker.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cleaderd/state/v1/state.proto\x1a\x14leaderd/v1/job.proto\"\xb0\x01\n" +
+	"\x1eleaderd/worker/v1/worker.proto\x12\x11leaderd.worker.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cleaderd/state/v1/state.proto\x1a\x14leaderd/v1/job.proto\x1a\x1cleaderd/v1/limits_spec.proto\x1a\x16leaderd/v1/queue.proto\"\xb0\x01\n" +
 	"\rAttendRequest\x120\n" +
 	"\x05hello\x18\x01 \x01(\v2\x18.leaderd.worker.v1.HelloH\x00R\x05hello\x123\n" +
 	"\x06report\x18\x02 \x01(\v2\x19.leaderd.worker.v1.ReportH\x00R\x06report\x120\n" +
@@ -3160,7 +3415,19 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x06revoke\x18\x03 \x01(\v2\x19.leaderd.worker.v1.RevokeH\x00R\x06revoke\x120\n" +
 	"\x05pulse\x18\x04 \x01(\v2\x18.leaderd.worker.v1.PulseH\x00R\x05pulse\x123\n" +
 	"\x06cancel\x18\x05 \x01(\v2\x19.leaderd.worker.v1.CancelH\x00R\x06cancelB\x06\n" +
-	"\x04kind\"\xaa\x01\n" +
+	"\x04kind\"Z\n" +
+	"\x12ListWaitingRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\"a\n" +
+	"\x13ListWaitingResponse\x124\n" +
+	"\awaiting\x18\x01 \x03(\v2\x1a.leaderd.worker.v1.WaitingR\awaiting\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\"\x8b\x01\n" +
+	"\aWaiting\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12'\n" +
+	"\x03run\x18\x03 \x01(\v2\x15.leaderd.v1.QueuedRunR\x03run\x12'\n" +
+	"\x0flimit_namespace\x18\x04 \x01(\tR\x0elimitNamespace\"\xaa\x01\n" +
 	"\x06Cancel\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x10\n" +
@@ -3219,7 +3486,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x06Revoke\x12\x12\n" +
 	"\x04refs\x18\x01 \x03(\rR\x04refs\"A\n" +
 	"\x06Report\x127\n" +
-	"\bprogress\x18\x01 \x03(\v2\x1b.leaderd.worker.v1.ProgressR\bprogress\"\xf0\x02\n" +
+	"\bprogress\x18\x01 \x03(\v2\x1b.leaderd.worker.v1.ProgressR\bprogress\"\xc8\x03\n" +
 	"\bProgress\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\rR\x03ref\x12\x10\n" +
 	"\x03due\x18\x02 \x01(\x03R\x03due\x12\x10\n" +
@@ -3228,7 +3495,11 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x04step\x18\x05 \x01(\x0e2 .leaderd.worker.v1.Progress.StepR\x04step\x12\x1a\n" +
 	"\blateness\x18\x06 \x01(\x03R\blateness\x12\x14\n" +
 	"\x05state\x18\a \x01(\rR\x05state\x12\x18\n" +
-	"\aattempt\x18\b \x01(\x05R\aattempt\"\x95\x01\n" +
+	"\aattempt\x18\b \x01(\x05R\aattempt\x12\x14\n" +
+	"\x05limit\x18F \x01(\x05R\x05limit\x12\x1d\n" +
+	"\n" +
+	"not_before\x18G \x01(\x03R\tnotBefore\x12\x12\n" +
+	"\x04lack\x18H \x01(\tR\x04lack\"\xa4\x01\n" +
 	"\x04Step\x12\x14\n" +
 	"\x10STEP_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSTEP_CLAIMED\x10\x01\x12\x10\n" +
@@ -3238,7 +3509,8 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"STEP_STALE\x10\x05\x12\x10\n" +
 	"\fSTEP_REFUSED\x10\x06\x12\x0f\n" +
-	"\vSTEP_QUEUED\x10\a\"~\n" +
+	"\vSTEP_QUEUED\x10\a\x12\r\n" +
+	"\tSTEP_HELD\x10F\"~\n" +
 	"\x0fRegisterRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12*\n" +
 	"\x04node\x18\x02 \x01(\v2\x16.leaderd.state.v1.NodeR\x04node\x12+\n" +
@@ -3277,7 +3549,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x04code\x18\x03 \x01(\x05R\x04code\x126\n" +
 	"\x05claim\x18\x04 \x01(\v2\x1e.leaderd.worker.v1.ClaimAnswerH\x00R\x05claim\x126\n" +
 	"\x05token\x18\x05 \x01(\v2\x1e.leaderd.worker.v1.TokenAnswerH\x00R\x05tokenB\x06\n" +
-	"\x04kind\"\xe5\x02\n" +
+	"\x04kind\"\x90\x03\n" +
 	"\x05Claim\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12!\n" +
@@ -3290,20 +3562,24 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\rapply_overlap\x18\t \x01(\bR\fapplyOverlap\x12+\n" +
 	"\x04gate\x18\n" +
 	" \x01(\v2\x17.leaderd.worker.v1.GateR\x04gate\x12\x14\n" +
-	"\x05split\x18\x1e \x01(\bR\x05split\"\x93\x01\n" +
+	"\x05split\x18\x1e \x01(\bR\x05split\x12)\n" +
+	"\x06limits\x18F \x03(\v2\x11.leaderd.v1.LimitR\x06limits\"\x93\x01\n" +
 	"\x04Gate\x12+\n" +
 	"\x06policy\x18\x01 \x01(\x0e2\x13.leaderd.v1.OverlapR\x06policy\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12'\n" +
 	"\x0fconcurrency_key\x18\x03 \x01(\tR\x0econcurrencyKey\x12\x1f\n" +
 	"\vqueue_limit\x18\x04 \x01(\x05R\n" +
-	"queueLimit\"\xfc\x01\n" +
+	"queueLimit\"\xb1\x02\n" +
 	"\vClaimAnswer\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x03R\x05token\x125\n" +
 	"\battempts\x18\x03 \x03(\v2\x19.leaderd.state.v1.AttemptR\battempts\x12*\n" +
 	"\x04live\x18\x04 \x01(\v2\x16.leaderd.state.v1.LiveR\x04live\x12!\n" +
 	"\texclusive\x18\x05 \x01(\bH\x00R\texclusive\x88\x01\x01\x12+\n" +
-	"\x04part\x18\x1e \x01(\v2\x17.leaderd.worker.v1.PartR\x04partB\f\n" +
+	"\x04part\x18\x1e \x01(\v2\x17.leaderd.worker.v1.PartR\x04part\x12\x14\n" +
+	"\x05limit\x18F \x01(\x05R\x05limit\x12\x1d\n" +
+	"\n" +
+	"not_before\x18G \x01(\x03R\tnotBeforeB\f\n" +
 	"\n" +
 	"_exclusive\"\xbf\x01\n" +
 	"\x04Part\x12\x12\n" +
@@ -3379,9 +3655,10 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x03R\x04term\x12@\n" +
-	"\x0epulse_interval\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\rpulseInterval2b\n" +
+	"\x0epulse_interval\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\rpulseInterval2\xc0\x01\n" +
 	"\rLeaderService\x12Q\n" +
-	"\x06Attend\x12 .leaderd.worker.v1.AttendRequest\x1a!.leaderd.worker.v1.AttendResponse(\x010\x012\x8d\x05\n" +
+	"\x06Attend\x12 .leaderd.worker.v1.AttendRequest\x1a!.leaderd.worker.v1.AttendResponse(\x010\x01\x12\\\n" +
+	"\vListWaiting\x12%.leaderd.worker.v1.ListWaitingRequest\x1a&.leaderd.worker.v1.ListWaitingResponse2\x8d\x05\n" +
 	"\x0eJournalService\x12S\n" +
 	"\bRegister\x12\".leaderd.worker.v1.RegisterRequest\x1a#.leaderd.worker.v1.RegisterResponse\x12V\n" +
 	"\tKeepAlive\x12#.leaderd.worker.v1.KeepAliveRequest\x1a$.leaderd.worker.v1.KeepAliveResponse\x12Y\n" +
@@ -3406,116 +3683,126 @@ func file_leaderd_worker_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_leaderd_worker_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_leaderd_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_leaderd_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_leaderd_worker_v1_worker_proto_goTypes = []any{
 	(Progress_Step)(0),            // 0: leaderd.worker.v1.Progress.Step
 	(*AttendRequest)(nil),         // 1: leaderd.worker.v1.AttendRequest
 	(*AttendResponse)(nil),        // 2: leaderd.worker.v1.AttendResponse
-	(*Cancel)(nil),                // 3: leaderd.worker.v1.Cancel
-	(*Hello)(nil),                 // 4: leaderd.worker.v1.Hello
-	(*Held)(nil),                  // 5: leaderd.worker.v1.Held
-	(*Welcome)(nil),               // 6: leaderd.worker.v1.Welcome
-	(*Pulse)(nil),                 // 7: leaderd.worker.v1.Pulse
-	(*Spec)(nil),                  // 8: leaderd.worker.v1.Spec
-	(*Plan)(nil),                  // 9: leaderd.worker.v1.Plan
-	(*Entry)(nil),                 // 10: leaderd.worker.v1.Entry
-	(*Revoke)(nil),                // 11: leaderd.worker.v1.Revoke
-	(*Report)(nil),                // 12: leaderd.worker.v1.Report
-	(*Progress)(nil),              // 13: leaderd.worker.v1.Progress
-	(*RegisterRequest)(nil),       // 14: leaderd.worker.v1.RegisterRequest
-	(*RegisterResponse)(nil),      // 15: leaderd.worker.v1.RegisterResponse
-	(*KeepAliveRequest)(nil),      // 16: leaderd.worker.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),     // 17: leaderd.worker.v1.KeepAliveResponse
-	(*DeregisterRequest)(nil),     // 18: leaderd.worker.v1.DeregisterRequest
-	(*DeregisterResponse)(nil),    // 19: leaderd.worker.v1.DeregisterResponse
-	(*RecordRequest)(nil),         // 20: leaderd.worker.v1.RecordRequest
-	(*RecordEntry)(nil),           // 21: leaderd.worker.v1.RecordEntry
-	(*RecordResponse)(nil),        // 22: leaderd.worker.v1.RecordResponse
-	(*RecordAnswer)(nil),          // 23: leaderd.worker.v1.RecordAnswer
-	(*Claim)(nil),                 // 24: leaderd.worker.v1.Claim
-	(*Gate)(nil),                  // 25: leaderd.worker.v1.Gate
-	(*ClaimAnswer)(nil),           // 26: leaderd.worker.v1.ClaimAnswer
-	(*Part)(nil),                  // 27: leaderd.worker.v1.Part
-	(*Finish)(nil),                // 28: leaderd.worker.v1.Finish
-	(*Checkpoint)(nil),            // 29: leaderd.worker.v1.Checkpoint
-	(*SaveProgress)(nil),          // 30: leaderd.worker.v1.SaveProgress
-	(*TokenAnswer)(nil),           // 31: leaderd.worker.v1.TokenAnswer
-	(*GetCheckpointRequest)(nil),  // 32: leaderd.worker.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil), // 33: leaderd.worker.v1.GetCheckpointResponse
-	(*GetPayloadRequest)(nil),     // 34: leaderd.worker.v1.GetPayloadRequest
-	(*GetPayloadResponse)(nil),    // 35: leaderd.worker.v1.GetPayloadResponse
-	(*FollowLeaderRequest)(nil),   // 36: leaderd.worker.v1.FollowLeaderRequest
-	(*FollowLeaderResponse)(nil),  // 37: leaderd.worker.v1.FollowLeaderResponse
-	nil,                           // 38: leaderd.worker.v1.Part.ParamsEntry
-	(*durationpb.Duration)(nil),   // 39: google.protobuf.Duration
-	(*v1.JobSpec)(nil),            // 40: leaderd.v1.JobSpec
-	(*v11.Node)(nil),              // 41: leaderd.state.v1.Node
-	(*v11.Live)(nil),              // 42: leaderd.state.v1.Live
-	(v1.Overlap)(0),               // 43: leaderd.v1.Overlap
-	(*v11.Attempt)(nil),           // 44: leaderd.state.v1.Attempt
-	(*v11.Progress)(nil),          // 45: leaderd.state.v1.Progress
+	(*ListWaitingRequest)(nil),    // 3: leaderd.worker.v1.ListWaitingRequest
+	(*ListWaitingResponse)(nil),   // 4: leaderd.worker.v1.ListWaitingResponse
+	(*Waiting)(nil),               // 5: leaderd.worker.v1.Waiting
+	(*Cancel)(nil),                // 6: leaderd.worker.v1.Cancel
+	(*Hello)(nil),                 // 7: leaderd.worker.v1.Hello
+	(*Held)(nil),                  // 8: leaderd.worker.v1.Held
+	(*Welcome)(nil),               // 9: leaderd.worker.v1.Welcome
+	(*Pulse)(nil),                 // 10: leaderd.worker.v1.Pulse
+	(*Spec)(nil),                  // 11: leaderd.worker.v1.Spec
+	(*Plan)(nil),                  // 12: leaderd.worker.v1.Plan
+	(*Entry)(nil),                 // 13: leaderd.worker.v1.Entry
+	(*Revoke)(nil),                // 14: leaderd.worker.v1.Revoke
+	(*Report)(nil),                // 15: leaderd.worker.v1.Report
+	(*Progress)(nil),              // 16: leaderd.worker.v1.Progress
+	(*RegisterRequest)(nil),       // 17: leaderd.worker.v1.RegisterRequest
+	(*RegisterResponse)(nil),      // 18: leaderd.worker.v1.RegisterResponse
+	(*KeepAliveRequest)(nil),      // 19: leaderd.worker.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),     // 20: leaderd.worker.v1.KeepAliveResponse
+	(*DeregisterRequest)(nil),     // 21: leaderd.worker.v1.DeregisterRequest
+	(*DeregisterResponse)(nil),    // 22: leaderd.worker.v1.DeregisterResponse
+	(*RecordRequest)(nil),         // 23: leaderd.worker.v1.RecordRequest
+	(*RecordEntry)(nil),           // 24: leaderd.worker.v1.RecordEntry
+	(*RecordResponse)(nil),        // 25: leaderd.worker.v1.RecordResponse
+	(*RecordAnswer)(nil),          // 26: leaderd.worker.v1.RecordAnswer
+	(*Claim)(nil),                 // 27: leaderd.worker.v1.Claim
+	(*Gate)(nil),                  // 28: leaderd.worker.v1.Gate
+	(*ClaimAnswer)(nil),           // 29: leaderd.worker.v1.ClaimAnswer
+	(*Part)(nil),                  // 30: leaderd.worker.v1.Part
+	(*Finish)(nil),                // 31: leaderd.worker.v1.Finish
+	(*Checkpoint)(nil),            // 32: leaderd.worker.v1.Checkpoint
+	(*SaveProgress)(nil),          // 33: leaderd.worker.v1.SaveProgress
+	(*TokenAnswer)(nil),           // 34: leaderd.worker.v1.TokenAnswer
+	(*GetCheckpointRequest)(nil),  // 35: leaderd.worker.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil), // 36: leaderd.worker.v1.GetCheckpointResponse
+	(*GetPayloadRequest)(nil),     // 37: leaderd.worker.v1.GetPayloadRequest
+	(*GetPayloadResponse)(nil),    // 38: leaderd.worker.v1.GetPayloadResponse
+	(*FollowLeaderRequest)(nil),   // 39: leaderd.worker.v1.FollowLeaderRequest
+	(*FollowLeaderResponse)(nil),  // 40: leaderd.worker.v1.FollowLeaderResponse
+	nil,                           // 41: leaderd.worker.v1.Part.ParamsEntry
+	(*v1.QueuedRun)(nil),          // 42: leaderd.v1.QueuedRun
+	(*durationpb.Duration)(nil),   // 43: google.protobuf.Duration
+	(*v1.JobSpec)(nil),            // 44: leaderd.v1.JobSpec
+	(*v11.Node)(nil),              // 45: leaderd.state.v1.Node
+	(*v11.Live)(nil),              // 46: leaderd.state.v1.Live
+	(*v1.Limit)(nil),              // 47: leaderd.v1.Limit
+	(v1.Overlap)(0),               // 48: leaderd.v1.Overlap
+	(*v11.Attempt)(nil),           // 49: leaderd.state.v1.Attempt
+	(*v11.Progress)(nil),          // 50: leaderd.state.v1.Progress
 }
 var file_leaderd_worker_v1_worker_proto_depIdxs = []int32{
-	4,  // 0: leaderd.worker.v1.AttendRequest.hello:type_name -> leaderd.worker.v1.Hello
-	12, // 1: leaderd.worker.v1.AttendRequest.report:type_name -> leaderd.worker.v1.Report
-	7,  // 2: leaderd.worker.v1.AttendRequest.pulse:type_name -> leaderd.worker.v1.Pulse
-	6,  // 3: leaderd.worker.v1.AttendResponse.welcome:type_name -> leaderd.worker.v1.Welcome
-	9,  // 4: leaderd.worker.v1.AttendResponse.plan:type_name -> leaderd.worker.v1.Plan
-	11, // 5: leaderd.worker.v1.AttendResponse.revoke:type_name -> leaderd.worker.v1.Revoke
-	7,  // 6: leaderd.worker.v1.AttendResponse.pulse:type_name -> leaderd.worker.v1.Pulse
-	3,  // 7: leaderd.worker.v1.AttendResponse.cancel:type_name -> leaderd.worker.v1.Cancel
-	5,  // 8: leaderd.worker.v1.Hello.held:type_name -> leaderd.worker.v1.Held
-	39, // 9: leaderd.worker.v1.Welcome.horizon:type_name -> google.protobuf.Duration
-	39, // 10: leaderd.worker.v1.Welcome.pulse_interval:type_name -> google.protobuf.Duration
-	40, // 11: leaderd.worker.v1.Spec.spec:type_name -> leaderd.v1.JobSpec
-	8,  // 12: leaderd.worker.v1.Plan.specs:type_name -> leaderd.worker.v1.Spec
-	10, // 13: leaderd.worker.v1.Plan.entries:type_name -> leaderd.worker.v1.Entry
-	13, // 14: leaderd.worker.v1.Report.progress:type_name -> leaderd.worker.v1.Progress
-	0,  // 15: leaderd.worker.v1.Progress.step:type_name -> leaderd.worker.v1.Progress.Step
-	41, // 16: leaderd.worker.v1.RegisterRequest.node:type_name -> leaderd.state.v1.Node
-	39, // 17: leaderd.worker.v1.RegisterRequest.ttl:type_name -> google.protobuf.Duration
-	39, // 18: leaderd.worker.v1.RegisterResponse.ttl:type_name -> google.protobuf.Duration
-	39, // 19: leaderd.worker.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
-	21, // 20: leaderd.worker.v1.RecordRequest.entries:type_name -> leaderd.worker.v1.RecordEntry
-	24, // 21: leaderd.worker.v1.RecordEntry.claim:type_name -> leaderd.worker.v1.Claim
-	28, // 22: leaderd.worker.v1.RecordEntry.finish:type_name -> leaderd.worker.v1.Finish
-	29, // 23: leaderd.worker.v1.RecordEntry.checkpoint:type_name -> leaderd.worker.v1.Checkpoint
-	30, // 24: leaderd.worker.v1.RecordEntry.progress:type_name -> leaderd.worker.v1.SaveProgress
-	23, // 25: leaderd.worker.v1.RecordResponse.answers:type_name -> leaderd.worker.v1.RecordAnswer
-	26, // 26: leaderd.worker.v1.RecordAnswer.claim:type_name -> leaderd.worker.v1.ClaimAnswer
-	31, // 27: leaderd.worker.v1.RecordAnswer.token:type_name -> leaderd.worker.v1.TokenAnswer
-	42, // 28: leaderd.worker.v1.Claim.live:type_name -> leaderd.state.v1.Live
-	25, // 29: leaderd.worker.v1.Claim.gate:type_name -> leaderd.worker.v1.Gate
-	43, // 30: leaderd.worker.v1.Gate.policy:type_name -> leaderd.v1.Overlap
-	44, // 31: leaderd.worker.v1.ClaimAnswer.attempts:type_name -> leaderd.state.v1.Attempt
-	42, // 32: leaderd.worker.v1.ClaimAnswer.live:type_name -> leaderd.state.v1.Live
-	27, // 33: leaderd.worker.v1.ClaimAnswer.part:type_name -> leaderd.worker.v1.Part
-	38, // 34: leaderd.worker.v1.Part.params:type_name -> leaderd.worker.v1.Part.ParamsEntry
-	42, // 35: leaderd.worker.v1.Finish.live:type_name -> leaderd.state.v1.Live
-	44, // 36: leaderd.worker.v1.Finish.attempt:type_name -> leaderd.state.v1.Attempt
-	45, // 37: leaderd.worker.v1.SaveProgress.progress:type_name -> leaderd.state.v1.Progress
-	39, // 38: leaderd.worker.v1.FollowLeaderResponse.pulse_interval:type_name -> google.protobuf.Duration
-	1,  // 39: leaderd.worker.v1.LeaderService.Attend:input_type -> leaderd.worker.v1.AttendRequest
-	14, // 40: leaderd.worker.v1.JournalService.Register:input_type -> leaderd.worker.v1.RegisterRequest
-	16, // 41: leaderd.worker.v1.JournalService.KeepAlive:input_type -> leaderd.worker.v1.KeepAliveRequest
-	18, // 42: leaderd.worker.v1.JournalService.Deregister:input_type -> leaderd.worker.v1.DeregisterRequest
-	20, // 43: leaderd.worker.v1.JournalService.Record:input_type -> leaderd.worker.v1.RecordRequest
-	32, // 44: leaderd.worker.v1.JournalService.GetCheckpoint:input_type -> leaderd.worker.v1.GetCheckpointRequest
-	34, // 45: leaderd.worker.v1.JournalService.GetPayload:input_type -> leaderd.worker.v1.GetPayloadRequest
-	36, // 46: leaderd.worker.v1.JournalService.FollowLeader:input_type -> leaderd.worker.v1.FollowLeaderRequest
-	2,  // 47: leaderd.worker.v1.LeaderService.Attend:output_type -> leaderd.worker.v1.AttendResponse
-	15, // 48: leaderd.worker.v1.JournalService.Register:output_type -> leaderd.worker.v1.RegisterResponse
-	17, // 49: leaderd.worker.v1.JournalService.KeepAlive:output_type -> leaderd.worker.v1.KeepAliveResponse
-	19, // 50: leaderd.worker.v1.JournalService.Deregister:output_type -> leaderd.worker.v1.DeregisterResponse
-	22, // 51: leaderd.worker.v1.JournalService.Record:output_type -> leaderd.worker.v1.RecordResponse
-	33, // 52: leaderd.worker.v1.JournalService.GetCheckpoint:output_type -> leaderd.worker.v1.GetCheckpointResponse
-	35, // 53: leaderd.worker.v1.JournalService.GetPayload:output_type -> leaderd.worker.v1.GetPayloadResponse
-	37, // 54: leaderd.worker.v1.JournalService.FollowLeader:output_type -> leaderd.worker.v1.FollowLeaderResponse
-	47, // [47:55] is the sub-list for method output_type
-	39, // [39:47] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	7,  // 0: leaderd.worker.v1.AttendRequest.hello:type_name -> leaderd.worker.v1.Hello
+	15, // 1: leaderd.worker.v1.AttendRequest.report:type_name -> leaderd.worker.v1.Report
+	10, // 2: leaderd.worker.v1.AttendRequest.pulse:type_name -> leaderd.worker.v1.Pulse
+	9,  // 3: leaderd.worker.v1.AttendResponse.welcome:type_name -> leaderd.worker.v1.Welcome
+	12, // 4: leaderd.worker.v1.AttendResponse.plan:type_name -> leaderd.worker.v1.Plan
+	14, // 5: leaderd.worker.v1.AttendResponse.revoke:type_name -> leaderd.worker.v1.Revoke
+	10, // 6: leaderd.worker.v1.AttendResponse.pulse:type_name -> leaderd.worker.v1.Pulse
+	6,  // 7: leaderd.worker.v1.AttendResponse.cancel:type_name -> leaderd.worker.v1.Cancel
+	5,  // 8: leaderd.worker.v1.ListWaitingResponse.waiting:type_name -> leaderd.worker.v1.Waiting
+	42, // 9: leaderd.worker.v1.Waiting.run:type_name -> leaderd.v1.QueuedRun
+	8,  // 10: leaderd.worker.v1.Hello.held:type_name -> leaderd.worker.v1.Held
+	43, // 11: leaderd.worker.v1.Welcome.horizon:type_name -> google.protobuf.Duration
+	43, // 12: leaderd.worker.v1.Welcome.pulse_interval:type_name -> google.protobuf.Duration
+	44, // 13: leaderd.worker.v1.Spec.spec:type_name -> leaderd.v1.JobSpec
+	11, // 14: leaderd.worker.v1.Plan.specs:type_name -> leaderd.worker.v1.Spec
+	13, // 15: leaderd.worker.v1.Plan.entries:type_name -> leaderd.worker.v1.Entry
+	16, // 16: leaderd.worker.v1.Report.progress:type_name -> leaderd.worker.v1.Progress
+	0,  // 17: leaderd.worker.v1.Progress.step:type_name -> leaderd.worker.v1.Progress.Step
+	45, // 18: leaderd.worker.v1.RegisterRequest.node:type_name -> leaderd.state.v1.Node
+	43, // 19: leaderd.worker.v1.RegisterRequest.ttl:type_name -> google.protobuf.Duration
+	43, // 20: leaderd.worker.v1.RegisterResponse.ttl:type_name -> google.protobuf.Duration
+	43, // 21: leaderd.worker.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
+	24, // 22: leaderd.worker.v1.RecordRequest.entries:type_name -> leaderd.worker.v1.RecordEntry
+	27, // 23: leaderd.worker.v1.RecordEntry.claim:type_name -> leaderd.worker.v1.Claim
+	31, // 24: leaderd.worker.v1.RecordEntry.finish:type_name -> leaderd.worker.v1.Finish
+	32, // 25: leaderd.worker.v1.RecordEntry.checkpoint:type_name -> leaderd.worker.v1.Checkpoint
+	33, // 26: leaderd.worker.v1.RecordEntry.progress:type_name -> leaderd.worker.v1.SaveProgress
+	26, // 27: leaderd.worker.v1.RecordResponse.answers:type_name -> leaderd.worker.v1.RecordAnswer
+	29, // 28: leaderd.worker.v1.RecordAnswer.claim:type_name -> leaderd.worker.v1.ClaimAnswer
+	34, // 29: leaderd.worker.v1.RecordAnswer.token:type_name -> leaderd.worker.v1.TokenAnswer
+	46, // 30: leaderd.worker.v1.Claim.live:type_name -> leaderd.state.v1.Live
+	28, // 31: leaderd.worker.v1.Claim.gate:type_name -> leaderd.worker.v1.Gate
+	47, // 32: leaderd.worker.v1.Claim.limits:type_name -> leaderd.v1.Limit
+	48, // 33: leaderd.worker.v1.Gate.policy:type_name -> leaderd.v1.Overlap
+	49, // 34: leaderd.worker.v1.ClaimAnswer.attempts:type_name -> leaderd.state.v1.Attempt
+	46, // 35: leaderd.worker.v1.ClaimAnswer.live:type_name -> leaderd.state.v1.Live
+	30, // 36: leaderd.worker.v1.ClaimAnswer.part:type_name -> leaderd.worker.v1.Part
+	41, // 37: leaderd.worker.v1.Part.params:type_name -> leaderd.worker.v1.Part.ParamsEntry
+	46, // 38: leaderd.worker.v1.Finish.live:type_name -> leaderd.state.v1.Live
+	49, // 39: leaderd.worker.v1.Finish.attempt:type_name -> leaderd.state.v1.Attempt
+	50, // 40: leaderd.worker.v1.SaveProgress.progress:type_name -> leaderd.state.v1.Progress
+	43, // 41: leaderd.worker.v1.FollowLeaderResponse.pulse_interval:type_name -> google.protobuf.Duration
+	1,  // 42: leaderd.worker.v1.LeaderService.Attend:input_type -> leaderd.worker.v1.AttendRequest
+	3,  // 43: leaderd.worker.v1.LeaderService.ListWaiting:input_type -> leaderd.worker.v1.ListWaitingRequest
+	17, // 44: leaderd.worker.v1.JournalService.Register:input_type -> leaderd.worker.v1.RegisterRequest
+	19, // 45: leaderd.worker.v1.JournalService.KeepAlive:input_type -> leaderd.worker.v1.KeepAliveRequest
+	21, // 46: leaderd.worker.v1.JournalService.Deregister:input_type -> leaderd.worker.v1.DeregisterRequest
+	23, // 47: leaderd.worker.v1.JournalService.Record:input_type -> leaderd.worker.v1.RecordRequest
+	35, // 48: leaderd.worker.v1.JournalService.GetCheckpoint:input_type -> leaderd.worker.v1.GetCheckpointRequest
+	37, // 49: leaderd.worker.v1.JournalService.GetPayload:input_type -> leaderd.worker.v1.GetPayloadRequest
+	39, // 50: leaderd.worker.v1.JournalService.FollowLeader:input_type -> leaderd.worker.v1.FollowLeaderRequest
+	2,  // 51: leaderd.worker.v1.LeaderService.Attend:output_type -> leaderd.worker.v1.AttendResponse
+	4,  // 52: leaderd.worker.v1.LeaderService.ListWaiting:output_type -> leaderd.worker.v1.ListWaitingResponse
+	18, // 53: leaderd.worker.v1.JournalService.Register:output_type -> leaderd.worker.v1.RegisterResponse
+	20, // 54: leaderd.worker.v1.JournalService.KeepAlive:output_type -> leaderd.worker.v1.KeepAliveResponse
+	22, // 55: leaderd.worker.v1.JournalService.Deregister:output_type -> leaderd.worker.v1.DeregisterResponse
+	25, // 56: leaderd.worker.v1.JournalService.Record:output_type -> leaderd.worker.v1.RecordResponse
+	36, // 57: leaderd.worker.v1.JournalService.GetCheckpoint:output_type -> leaderd.worker.v1.GetCheckpointResponse
+	38, // 58: leaderd.worker.v1.JournalService.GetPayload:output_type -> leaderd.worker.v1.GetPayloadResponse
+	40, // 59: leaderd.worker.v1.JournalService.FollowLeader:output_type -> leaderd.worker.v1.FollowLeaderResponse
+	51, // [51:60] is the sub-list for method output_type
+	42, // [42:51] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_worker_v1_worker_proto_init() }
@@ -3535,24 +3822,24 @@ func file_leaderd_worker_v1_worker_proto_init() {
 		(*AttendResponse_Pulse)(nil),
 		(*AttendResponse_Cancel)(nil),
 	}
-	file_leaderd_worker_v1_worker_proto_msgTypes[20].OneofWrappers = []any{
+	file_leaderd_worker_v1_worker_proto_msgTypes[23].OneofWrappers = []any{
 		(*RecordEntry_Claim)(nil),
 		(*RecordEntry_Finish)(nil),
 		(*RecordEntry_Checkpoint)(nil),
 		(*RecordEntry_Progress)(nil),
 	}
-	file_leaderd_worker_v1_worker_proto_msgTypes[22].OneofWrappers = []any{
+	file_leaderd_worker_v1_worker_proto_msgTypes[25].OneofWrappers = []any{
 		(*RecordAnswer_Claim)(nil),
 		(*RecordAnswer_Token)(nil),
 	}
-	file_leaderd_worker_v1_worker_proto_msgTypes[25].OneofWrappers = []any{}
+	file_leaderd_worker_v1_worker_proto_msgTypes[28].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_worker_v1_worker_proto_rawDesc), len(file_leaderd_worker_v1_worker_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   38,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -23,7 +23,8 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	LeaderService_Attend_FullMethodName = "/leaderd.worker.v1.LeaderService/Attend"
+	LeaderService_Attend_FullMethodName      = "/leaderd.worker.v1.LeaderService/Attend"
+	LeaderService_ListWaiting_FullMethodName = "/leaderd.worker.v1.LeaderService/ListWaiting"
 )
 
 // LeaderServiceClient is the client API for LeaderService service.
@@ -38,6 +39,8 @@ type LeaderServiceClient interface {
 	// what became of it. There is no resume: after any failure both sides begin
 	// anew, and what is planned twice is claimed once.
 	Attend(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttendRequest, AttendResponse], error)
+	// ListWaiting answers what is due and has not started, as the leader knows it.
+	ListWaiting(ctx context.Context, in *ListWaitingRequest, opts ...grpc.CallOption) (*ListWaitingResponse, error)
 }
 
 type leaderServiceClient struct {
@@ -61,6 +64,16 @@ func (c *leaderServiceClient) Attend(ctx context.Context, opts ...grpc.CallOptio
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type LeaderService_AttendClient = grpc.BidiStreamingClient[AttendRequest, AttendResponse]
 
+func (c *leaderServiceClient) ListWaiting(ctx context.Context, in *ListWaitingRequest, opts ...grpc.CallOption) (*ListWaitingResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListWaitingResponse)
+	err := c.cc.Invoke(ctx, LeaderService_ListWaiting_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LeaderServiceServer is the server API for LeaderService service.
 // All implementations must embed UnimplementedLeaderServiceServer
 // for forward compatibility.
@@ -73,6 +86,8 @@ type LeaderServiceServer interface {
 	// what became of it. There is no resume: after any failure both sides begin
 	// anew, and what is planned twice is claimed once.
 	Attend(grpc.BidiStreamingServer[AttendRequest, AttendResponse]) error
+	// ListWaiting answers what is due and has not started, as the leader knows it.
+	ListWaiting(context.Context, *ListWaitingRequest) (*ListWaitingResponse, error)
 	mustEmbedUnimplementedLeaderServiceServer()
 }
 
@@ -85,6 +100,9 @@ type UnimplementedLeaderServiceServer struct{}
 
 func (UnimplementedLeaderServiceServer) Attend(grpc.BidiStreamingServer[AttendRequest, AttendResponse]) error {
 	return status.Error(codes.Unimplemented, "method Attend not implemented")
+}
+func (UnimplementedLeaderServiceServer) ListWaiting(context.Context, *ListWaitingRequest) (*ListWaitingResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListWaiting not implemented")
 }
 func (UnimplementedLeaderServiceServer) mustEmbedUnimplementedLeaderServiceServer() {}
 func (UnimplementedLeaderServiceServer) testEmbeddedByValue()                       {}
@@ -114,13 +132,36 @@ func _LeaderService_Attend_Handler(srv interface{}, stream grpc.ServerStream) er
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type LeaderService_AttendServer = grpc.BidiStreamingServer[AttendRequest, AttendResponse]
 
+func _LeaderService_ListWaiting_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListWaitingRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LeaderServiceServer).ListWaiting(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LeaderService_ListWaiting_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LeaderServiceServer).ListWaiting(ctx, req.(*ListWaitingRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // LeaderService_ServiceDesc is the grpc.ServiceDesc for LeaderService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
 var LeaderService_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "leaderd.worker.v1.LeaderService",
 	HandlerType: (*LeaderServiceServer)(nil),
-	Methods:     []grpc.MethodDesc{},
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "ListWaiting",
+			Handler:    _LeaderService_ListWaiting_Handler,
+		},
+	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Attend",

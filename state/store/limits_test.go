@@ -1,0 +1,155 @@
+package store
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/kv"
+)
+
+// limited is a claim of a due run of a job that overlaps freely and has limits.
+func limited(id state.JobID, revision int64, o state.Owner, n int, limits ...state.Limit) state.Claim {
+	c := claimOf(id, revision, o, n, false)
+	c.Gate, c.Limits, c.ApplyOverlap = state.Gate{}, limits, true
+	c.Live.Claimed = c.Live.Due
+	return c
+}
+
+// holds is how many places are taken at a limit.
+func (r *rig) holds(id state.LimitID) int {
+	held, err := r.s.LimitHolders(context.Background(), id)
+	require.NoError(r.t, err)
+	return len(held)
+}
+
+// A run has a place at each limit until its verdict, whoever gives it that; one that is
+// due while a limit is reached waits, and is claimed by its pending key.
+func TestPlacesAtLimits(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	term := r.lead("l")
+	report := state.JobID{Namespace: "other", Name: "report"}
+	rev, there, o := r.setJob(billing), r.setJob(report), r.register("n1")
+	db, all := state.Limit{Name: "db", Max: 2}, state.Limit{Name: "all", Cluster: true, Max: 3}
+	here, elsewhere, everywhere := db.ID("default"), db.ID("other"), all.ID("default")
+	require.Equal(t, everywhere, all.ID("other"))
+
+	first, second := r.start(limited(billing, rev, o, 0, db, all)), r.start(limited(billing, rev, o, 1, db, all))
+	require.Equal(t, []state.Hold{{Limit: here, Place: 1}, {Limit: everywhere, Place: 1}}, first.Holds)
+	waits := r.claim(limited(billing, rev, o, 2, db, all))
+	require.Equal(t, state.ClaimQueued, waits.Status)
+	require.Equal(t, 1, waits.Limit, "db is the one that is reached")
+	require.Zero(t, waits.NotBefore)
+	require.Equal(t, state.ClaimQueued, r.claim(limited(billing, rev, o, 2, db, all)).Status, "it waits already")
+
+	third := r.start(limited(report, there, o, 0, db, all))
+	require.Equal(t, []state.Hold{{Limit: elsewhere, Place: 1}, {Limit: everywhere, Place: 3}}, third.Holds)
+	held := r.claim(limited(report, there, o, 1, db, all))
+	require.Equal(t, state.ClaimQueued, held.Status)
+	require.Equal(t, 2, held.Limit, "the cluster's is reached")
+
+	// It goes on waiting, until there is room.
+	pending, err := r.s.GetRun(ctx, billing, slotRun(2))
+	require.NoError(t, err)
+	require.NotZero(t, pending.Pending.Queued)
+	again2 := limited(billing, rev, o, 2, db, all)
+	again2.Pending = pending.Pending.Revision
+	res := r.claim(again2)
+	require.Equal(t, state.ClaimHeld, res.Status)
+	require.Equal(t, 1, res.Limit)
+	r.end(first)
+	require.Equal(t, state.Claimed, r.claim(again2).Status)
+	require.Equal(t, 2, r.holds(here))
+	require.Equal(t, 3, r.holds(everywhere))
+
+	// A run between attempts keeps its places, and whoever ends it gives them back.
+	between := r.wait(second)
+	require.Equal(t, second.Holds, between.Holds)
+	require.Equal(t, 2, r.holds(here))
+	ok, err := r.s.GiveUp(ctx, term, between, state.StateMissed, state.ReasonDeadline, slotAt(6), 0)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, 1, r.holds(here))
+	r.unregister(o)
+	third.AtMostOnce = true
+	_, ok, err = r.s.MarkLost(ctx, term, third, slotAt(6))
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Zero(t, r.holds(elsewhere))
+	require.Equal(t, 1, r.holds(everywhere))
+}
+
+// Of slots of a job that skips one waits, and the next are skipped; what was asked for
+// waits all the same.
+func TestWhoWaitsAtALimit(t *testing.T) {
+	r := newRig(t)
+	report := state.JobID{Namespace: "default", Name: "report"}
+	rev, other, o := r.setJob(billing), r.setJob(report), r.register("n1")
+	db := state.Limit{Name: "db", Max: 1}
+	r.start(limited(report, other, o, 0, db))
+	exclusive := func(n int) state.Claim {
+		c := limited(billing, rev, o, n, db)
+		c.Exclusive = true
+		return c
+	}
+	early := exclusive(0)
+	early.ApplyOverlap = false
+	require.Equal(t, state.ClaimHeld, r.claim(early).Status, "it is not due yet")
+	require.Equal(t, state.ClaimQueued, r.claim(exclusive(0)).Status)
+	require.Equal(t, state.ClaimSkipped, r.claim(exclusive(1)).Status)
+	rec, _ := r.record(billing, slotRun(1))
+	require.Equal(t, "run "+string(slotRun(0))+" waits for limit db", rec.Detail)
+	asked := exclusive(2)
+	asked.Live.Run = state.TriggerRunID(slotAt(1), 1)
+	asked.Pending = r.put(r.s.keys.pendingRun(billing, asked.Live.Run), "")
+	require.Equal(t, state.ClaimQueued, r.claim(asked).Status)
+}
+
+// Tokens come evenly, a burst of them after a quiet time, and a clock that was wrong
+// once stops nobody for long.
+func TestRates(t *testing.T) {
+	r := newRig(t)
+	rev, o := r.setJob(billing), r.register("n1")
+	rate := state.Limit{Name: "api", Rate: state.Rate{Runs: 2, Per: time.Second, Burst: 3}}
+	at := slotAt(0)
+	n := 0
+	try := func(after time.Duration) state.ClaimResult {
+		n++
+		c := limited(billing, rev, o, n, rate)
+		c.Live.Due, c.Live.Claimed = at, at.Add(after)
+		return r.claim(c)
+	}
+	for range 3 {
+		require.Equal(t, state.Claimed, try(0).Status)
+	}
+	res := try(0)
+	require.Equal(t, state.ClaimQueued, res.Status)
+	require.Equal(t, at.Add(500*time.Millisecond), res.NotBefore)
+	require.Equal(t, state.ClaimQueued, try(499*time.Millisecond).Status)
+	require.Equal(t, state.Claimed, try(500*time.Millisecond).Status)
+	require.Equal(t, state.ClaimQueued, try(501*time.Millisecond).Status)
+	for range 3 {
+		require.Equal(t, state.Claimed, try(time.Minute).Status, "it has filled up")
+	}
+	require.Equal(t, state.ClaimQueued, try(time.Minute).Status)
+	require.Equal(t, state.Claimed, try(3*time.Hour).Status, "a clock that is ahead")
+	require.Equal(t, state.Claimed, try(time.Minute+time.Second).Status, "is not believed by others")
+
+	term := r.lead("l")
+	require.NoError(t, r.s.SweepRates(t.Context(), term, at.Add(time.Minute)))
+	require.Equal(t, 1, r.count(r.s.keys.prefix+"rates/"), "it is in use")
+	require.NoError(t, r.s.SweepRates(t.Context(), term, at.Add(time.Hour)))
+	require.Zero(t, r.count(r.s.keys.prefix+"rates/"))
+	require.Equal(t, state.Claimed, try(time.Hour).Status)
+	require.ErrorIs(t, r.s.SweepRates(t.Context(), state.Term{Number: 1, Key: "x"}, at.Add(3*time.Hour)), state.ErrTermLost)
+}
+
+func (r *rig) count(prefix string) int {
+	res, err := r.db.Range(context.Background(), prefix, end(prefix), kv.RangeOptions{})
+	require.NoError(r.t, err)
+	return len(res.KVs)
+}

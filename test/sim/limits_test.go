@@ -1,0 +1,233 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leaderd/leaderd/state"
+)
+
+// submitAll asks for n runs of a job, now.
+func (w *world) submitAll(j *job, n int) (runs []state.RunID) {
+	w.t.Helper()
+	for i := range n {
+		run, err := w.submit(j, uint64(i)+1, 0, "")
+		require.NoError(w.t, err)
+		runs = append(runs, run)
+	}
+	return runs
+}
+
+// A limit that jobs share holds, what comes free is taken at once, and all that waited
+// runs in the end.
+func TestLimit(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		limit := state.Limit{Name: "db", Max: 3}
+		a := newJob("a").with(func(s *state.JobSpec) { s.Overlap, s.Limits = state.OverlapAllow, []state.Limit{limit} })
+		b := newJob("b").with(func(s *state.JobSpec) { s.Overlap, s.Limits = state.OverlapQueue, []state.Limit{limit} })
+		b.spec.QueueLimit = 100
+		for _, j := range []*job{a, b} {
+			w.history.does(j, 2*time.Second, state.StateSucceeded)
+			w.put(j)
+		}
+		w.small()
+		w.pass(2 * time.Second)
+		begun := time.Now()
+		runs := w.submitAll(a, 20)
+		other := w.submitAll(b, 10)
+		w.pass(time.Second)
+		require.Contains(t, []string{"queued", "pending"}, w.verdict(a, runs[19]))
+		// 30 runs of 2 s, 3 at a time, take 20 s, and those of b one after another longer.
+		w.until(begun.Add(28 * time.Second))
+		for _, run := range runs {
+			require.Equal(t, "succeeded", w.verdict(a, run), run)
+		}
+		for _, run := range other {
+			require.Equal(t, "succeeded", w.verdict(b, run), run)
+		}
+		w.verify(true)
+	})
+}
+
+// A slot that is due while a limit is reached waits, those behind it are skipped, and it
+// starts when there is room, whoever leads.
+func TestSlotsWaitAtALimit(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		limits := []state.Limit{{Name: "db", Cluster: true, Max: 1}}
+		holder := newJob("holder").with(func(s *state.JobSpec) { s.Limits = limits })
+		j := newJob("j", "*/10 * * * * *").with(func(s *state.JobSpec) { s.Limits, s.Overlap = limits, state.OverlapSkip })
+		w.history.does(holder, 45*time.Second, state.StateSucceeded)
+		w.put(holder)
+		w.control("c2")
+		w.small()
+		w.pass(time.Second)
+		w.until(time.Now().Truncate(10 * time.Second).Add(15 * time.Second))
+		w.trigger(holder, 1, false)
+		w.pass(time.Second)
+		w.put(j)
+		first := time.Now().Truncate(10 * time.Second).Add(10 * time.Second)
+		w.until(first.Add(12 * time.Second))
+		require.Equal(t, []string{"queued", "skipped:overlap"}, w.verdictsFrom(j, first, 10*time.Second, 2))
+		old := w.leader()
+		old.kill()
+		w.awaitLeader(old.term.Load())
+		w.until(first.Add(40*time.Second + 500*time.Millisecond))
+		require.Equal(t, "succeeded", w.slotVerdict(j, first))
+		w.pause(j)
+		w.pass(5 * time.Second)
+		w.verify(true)
+	})
+}
+
+// Starts keep to a rate, and lose nothing of it while runs wait.
+func TestRate(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("a").with(func(s *state.JobSpec) {
+			s.Overlap = state.OverlapAllow
+			s.Limits = []state.Limit{{Name: "api", Rate: state.Rate{Runs: 4, Per: time.Second, Burst: 2}}}
+		})
+		w.put(j)
+		w.small()
+		w.pass(2 * time.Second)
+		runs := w.submitAll(j, 42)
+		w.pass(11 * time.Second)
+		started := 0
+		for _, run := range runs {
+			if e := w.entry(j, run); e.Record != nil {
+				require.Equal(t, state.StateSucceeded, e.Record.State)
+				started++
+			}
+		}
+		require.Equal(t, 42, started, "2 at once, and 40 in 10 s")
+		w.verify(true)
+	})
+}
+
+// Deadlines end what waits at a limit, with the reason.
+func TestWaitsAtALimitEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		limits := []state.Limit{{Name: "db", Max: 1}}
+		holder := newJob("holder").with(func(s *state.JobSpec) { s.Limits = limits })
+		late := newJob("late").with(func(s *state.JobSpec) { s.Limits, s.StartDeadline = limits, 5*time.Second })
+		queue := newJob("queue").with(func(s *state.JobSpec) { s.Limits, s.QueueTimeout = limits, 8*time.Second })
+		w.history.does(holder, time.Minute, state.StateSucceeded)
+		for _, j := range []*job{holder, late, queue} {
+			w.put(j)
+		}
+		w.small()
+		w.pass(time.Second)
+		w.trigger(holder, 1, false)
+		w.pass(time.Second)
+		l, q := w.trigger(late, 1, false), w.trigger(queue, 1, false)
+		w.pass(12 * time.Second)
+		require.Equal(t, "missed:deadline", w.verdict(late, l))
+		require.Equal(t, "missed:queue_timeout", w.verdict(queue, q))
+		require.Contains(t, w.entry(late, l).Record.Detail, "limit db")
+		require.Contains(t, w.entry(queue, q).Record.Detail, "limit db")
+		w.pass(time.Minute)
+		w.verify(true)
+	})
+}
+
+// backlog keeps a number of runs of each job waiting for d, and answers how many of each
+// succeeded in it.
+func (w *world) backlog(jobs []*job, d time.Duration) map[string]int {
+	w.t.Helper()
+	const ahead = 150
+	for i, j := range jobs {
+		for n := range ahead {
+			_, err := w.submit(j, uint64(i)<<32|uint64(n), 0, "")
+			require.NoError(w.t, err)
+		}
+	}
+	got := map[string]int{}
+	w.pass(d)
+	for _, j := range jobs {
+		for _, run := range w.history.of(j) {
+			if !run.ended.IsZero() {
+				got[j.id.Name]++
+			}
+		}
+	}
+	return got
+}
+
+func shareJobs(limits []state.Limit) []*job {
+	var jobs []*job
+	for _, of := range []struct {
+		name   string
+		class  state.Priority
+		weight int
+	}{{"ten", state.PriorityHigh, 10}, {"thirty", state.PriorityHigh, 30}, {"sixty", state.PriorityHigh, 60}, {"low", state.PriorityLow, 100}} {
+		jobs = append(jobs, newJob(of.name).with(func(s *state.JobSpec) {
+			s.Overlap, s.Limits, s.Priority, s.Weight = state.OverlapAllow, limits, of.class, of.weight
+			s.StartDeadline = time.Hour
+		}))
+	}
+	return jobs
+}
+
+// requireShares: jobs of one class have shares as their weights, within 5 %, and a lower
+// class nothing.
+func requireShares(t *testing.T, got map[string]int) {
+	t.Helper()
+	sum := got["ten"] + got["thirty"] + got["sixty"]
+	for name, part := range map[string]float64{"ten": 0.1, "thirty": 0.3, "sixty": 0.6} {
+		require.InDelta(t, part, float64(got[name])/float64(sum), 0.05*part+1/float64(sum), "%s of %v", name, got)
+	}
+	require.LessOrEqual(t, got["low"], 1, got)
+}
+
+// On a full cluster runs are taken by class, and inside a class by weight.
+func TestSharesOfAFullCluster(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		jobs := shareJobs(nil)
+		for _, j := range jobs {
+			w.history.does(j, time.Second, state.StateSucceeded)
+			w.put(j)
+		}
+		w.control("c1")
+		w.worker("e1", place{capacity: 2})
+		w.worker("e2", place{capacity: 1})
+		w.awaitLeader(0)
+		w.pass(2 * time.Second)
+		plug := newJob("plug").with(func(s *state.JobSpec) { s.Overlap, s.Priority = state.OverlapAllow, state.PriorityCritical })
+		w.history.does(plug, 10*time.Second, state.StateSucceeded)
+		w.put(plug)
+		w.submitAll(plug, 3) // until all others wait
+		w.pass(time.Second)
+		got := w.backlog(jobs, 69*time.Second)
+		requireShares(t, got)
+		w.verify(false)
+	})
+}
+
+// So they are at a limit, also when leaders die.
+func TestSharesOfALimit(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		limits := []state.Limit{{Name: "db", Max: 3}}
+		jobs := shareJobs(limits)
+		for _, j := range jobs {
+			w.history.does(j, time.Second, state.StateSucceeded)
+			w.put(j)
+		}
+		plug := newJob("plug").with(func(s *state.JobSpec) { s.Overlap, s.Limits = state.OverlapAllow, limits })
+		w.history.does(plug, 10*time.Second, state.StateSucceeded)
+		w.put(plug)
+		w.control("c2")
+		w.small()
+		w.pass(2 * time.Second)
+		w.submitAll(plug, 3)
+		w.pass(time.Second)
+		got := w.backlog(jobs, 40*time.Second)
+		requireShares(t, got)
+		old := w.leader()
+		old.kill()
+		w.awaitLeader(old.term.Load())
+		w.pass(30 * time.Second)
+		require.Zero(t, len(w.history.of(jobs[3])))
+		w.verify(false)
+	})
+}

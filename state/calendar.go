@@ -118,18 +118,6 @@ func ParseClock(text string, otherwise int) (minutes int, err error) {
 	return h*60 + m, nil
 }
 
-// ValidateCalendarID answers Violations of the field "name", or nil.
-func ValidateCalendarID(id CalendarID) error {
-	var v Violations
-	if why := CheckName(id.Namespace); why != "" {
-		v.Add("name", "namespace %s", why)
-	}
-	if why := CheckName(id.Name); why != "" {
-		v.Add("name", "calendar %s", why)
-	}
-	return v.Err()
-}
-
 // Validate answers Violations with everything that is wrong with the calendar, or
 // nil.
 func (s *CalendarSpec) Validate(checks ScheduleChecks) error {

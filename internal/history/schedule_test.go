@@ -193,7 +193,9 @@ func TestOracleAgrees(t *testing.T) {
 		if err != nil {
 			t.Skip(err)
 		}
-		oracle, err := history.ParseJobSchedule(job, text, where.zone, anchor, history.ClockRules{Missing: missing.String(), Repeated: repeated.String()})
+		oracle, err := history.ParseJobSchedule(job, text, where.zone, anchor, history.ClockRules{
+			Missing: [...]string{"shift", "skip"}[missing], Repeated: [...]string{"first", "last", "both"}[repeated],
+		})
 		require.NoError(t, err)
 		from, to := middle.Add(-half), middle.Add(half)
 		var want []time.Time

@@ -28,7 +28,12 @@ var effectNames = [...]string{
 }
 
 // String is the effect's name.
-func (e Effect) String() string { return nameOf(int(e), effectNames[:]) }
+func (e Effect) String() string {
+	if int(e) >= len(effectNames) {
+		return fmt.Sprintf("unknown(%d)", e)
+	}
+	return effectNames[e]
+}
 
 // ClockChange is a change of a zone's clock that leaves out or repeats local times
 // of a schedule.

@@ -15,16 +15,6 @@ const (
 	MissingSkip
 )
 
-var missingNames = [...]string{MissingShift: "shift", MissingSkip: "skip"}
-
-// ParseMissing reads "shift" or "skip"; the empty text is the default.
-func ParseMissing(text string) (Missing, error) {
-	return parseName[Missing]("missing", text, missingNames[:])
-}
-
-// String returns the text that ParseMissing reads.
-func (m Missing) String() string { return nameOf(int(m), missingNames[:]) }
-
 // Repeated says in which pass a local time runs that occurs twice.
 type Repeated uint8
 
@@ -36,16 +26,6 @@ const (
 	// RepeatedBoth runs it both times.
 	RepeatedBoth
 )
-
-var repeatedNames = [...]string{RepeatedFirst: "first", RepeatedLast: "last", RepeatedBoth: "both"}
-
-// ParseRepeated reads "first", "last" or "both"; the empty text is the default.
-func ParseRepeated(text string) (Repeated, error) {
-	return parseName[Repeated]("repeated", text, repeatedNames[:])
-}
-
-// String returns the text that ParseRepeated reads.
-func (r Repeated) String() string { return nameOf(int(r), repeatedNames[:]) }
 
 // Options are what a schedule needs beside its text. The zero value is valid.
 type Options struct {
@@ -92,30 +72,11 @@ func (o Options) zone() string {
 }
 
 func (o Options) validate() error {
-	if int(o.Missing) >= len(missingNames) {
+	if o.Missing > MissingSkip {
 		return fmt.Errorf("missing: no such policy: %d", o.Missing)
 	}
-	if int(o.Repeated) >= len(repeatedNames) {
+	if o.Repeated > RepeatedBoth {
 		return fmt.Errorf("repeated: no such policy: %d", o.Repeated)
 	}
 	return nil
-}
-
-func parseName[T ~uint8](what, text string, names []string) (T, error) {
-	if text == "" {
-		return 0, nil
-	}
-	for i, name := range names {
-		if text == name {
-			return T(i), nil
-		}
-	}
-	return 0, fmt.Errorf("%s: %q is none of %q", what, clip(text), names)
-}
-
-func nameOf(i int, names []string) string {
-	if i >= len(names) {
-		return fmt.Sprintf("unknown(%d)", i)
-	}
-	return names[i]
 }

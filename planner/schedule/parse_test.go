@@ -169,21 +169,6 @@ func TestOptions(t *testing.T) {
 	}
 	_, err := Parse("@every 1h", Options{Anchor: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)})
 	require.ErrorContains(t, err, "anchor")
-	for _, m := range []Missing{MissingShift, MissingSkip} {
-		got, err := ParseMissing(m.String())
-		require.NoError(t, err)
-		require.Equal(t, m, got)
-	}
-	for _, r := range []Repeated{RepeatedFirst, RepeatedLast, RepeatedBoth} {
-		got, err := ParseRepeated(r.String())
-		require.NoError(t, err)
-		require.Equal(t, r, got)
-	}
-	m, err := ParseMissing("")
-	require.NoError(t, err)
-	require.Equal(t, MissingShift, m)
-	_, err = ParseRepeated("never")
-	require.ErrorContains(t, err, "never")
 }
 
 func TestSameMeaning(t *testing.T) {

@@ -16,7 +16,7 @@ var (
 )
 
 // check refuses what etcd refuses before it looks at its state.
-func check(t *kv.Txn, maxBytes int) error {
+func check(t *kv.Txn) error {
 	if err := checkShape(t, kv.MaxTxnOps); err != nil {
 		return err
 	}
@@ -25,8 +25,8 @@ func check(t *kv.Txn, maxBytes int) error {
 			return err
 		}
 	}
-	if n := requestSize(t); n > maxBytes {
-		return fmt.Errorf("%d bytes, more than %d: %w", n, maxBytes, kv.ErrInvalid)
+	if n := requestSize(t); n > kv.MaxRequestBytes {
+		return fmt.Errorf("%d bytes, more than %d: %w", n, int(kv.MaxRequestBytes), kv.ErrInvalid)
 	}
 	return nil
 }

@@ -41,7 +41,6 @@ var _ kv.KV = (*Store)(nil)
 type options struct {
 	minTTL   time.Duration
 	progress time.Duration
-	maxBytes int
 }
 
 // Option changes a Store's settings.
@@ -55,14 +54,10 @@ func WithMinTTL(d time.Duration) Option { return func(o *options) { o.minTTL = d
 // progress; default 10 min, as etcd's.
 func WithProgressInterval(d time.Duration) Option { return func(o *options) { o.progress = d } }
 
-// WithMaxRequestBytes sets the greatest encoded size of a transaction; default
-// kv.MaxRequestBytes.
-func WithMaxRequestBytes(n int) Option { return func(o *options) { o.maxBytes = n } }
-
 // New makes an empty store, at revision 1. Close it.
 func New(opts ...Option) *Store {
 	s := &Store{
-		opts:      options{minTTL: 2 * time.Second, progress: 10 * time.Minute, maxBytes: kv.MaxRequestBytes},
+		opts:      options{minTTL: 2 * time.Second, progress: 10 * time.Minute},
 		rev:       1,
 		compacted: -1,
 		keys:      map[string]*item{},

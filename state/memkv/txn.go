@@ -15,7 +15,7 @@ func (s *Store) Txn(ctx context.Context, t kv.Txn) (kv.TxnResult, error) {
 	if err := refuse(ctx, "txn"); err != nil {
 		return kv.TxnResult{}, err
 	}
-	if err := check(&t, s.opts.maxBytes); err != nil {
+	if err := check(&t); err != nil {
 		return kv.TxnResult{}, fmt.Errorf("txn: %w", err)
 	}
 	s.mu.Lock()

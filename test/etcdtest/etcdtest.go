@@ -39,7 +39,6 @@ type options struct {
 	election time.Duration
 	quota    int64
 	fsync    bool
-	modify   []func(*embed.Config)
 	process  bool
 	program  string
 }
@@ -71,11 +70,6 @@ func WithProcesses() Option { return func(o *options) { o.process = true } }
 // was built without the race detector is many times faster.
 func WithProgram(path string) Option {
 	return func(o *options) { o.process, o.program = true, path }
-}
-
-// WithConfig changes any other setting of every member, last of all.
-func WithConfig(f func(*embed.Config)) Option {
-	return func(o *options) { o.modify = append(o.modify, f) }
 }
 
 type member struct {
@@ -217,9 +211,6 @@ func (s *Server) launch(m *member) error {
 	if err != nil {
 		return fmt.Errorf("configure %s: %w", m.name, err)
 	}
-	for _, f := range s.o.modify {
-		f(cfg)
-	}
 	e, err := embed.StartEtcd(cfg)
 	if err != nil {
 		return fmt.Errorf("launch %s: %w", m.name, err)
@@ -273,15 +264,6 @@ func (s *Server) Client() *clientv3.Client {
 		s.client = s.newClient()
 	}
 	return s.client
-}
-
-// NewClient makes one more client, which is closed in the test's cleanup; the
-// caller may close it earlier.
-func (s *Server) NewClient() *clientv3.Client {
-	s.t.Helper()
-	c := s.newClient()
-	s.t.Cleanup(func() { _ = c.Close() }) // closing twice answers an error
-	return c
 }
 
 func (s *Server) newClient() *clientv3.Client {

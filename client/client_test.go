@@ -80,7 +80,7 @@ func (c *cluster) SubmitRuns(_ context.Context, req *leaderdv1.SubmitRunsRequest
 			r.Run, r.Duplicate, err = c.take(one)
 		}
 		if s := status.Convert(err); err != nil {
-			r.Error = &leaderdv1.SubmitError{Code: int32(s.Code()), Message: s.Message()} //nolint:gosec // codes are small
+			r.Error = &leaderdv1.SubmitError{Code: int32(s.Code()), Message: s.Message()}
 		}
 		resp.Results = append(resp.Results, &r)
 	}

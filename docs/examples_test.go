@@ -141,7 +141,13 @@ var attempt = runner.Task{
 	Job: state.JobID{Namespace: "ns", Name: "job"}, Run: "20261130T020000Z",
 	Slot: time.Date(2026, 11, 30, 2, 0, 0, 0, time.UTC), Shards: 1, Attempt: 1, Token: 4711,
 	Part: &state.Part{HasRange: true, Params: map[string]string{"region": "eu"}},
+	Chain: state.Chain{
+		Correlation: "first/20261130T010000Z", Upstream: []state.Upstream{{Job: "first", Run: "20261130T010000Z", State: state.StateSucceeded}},
+	},
 }
+
+// hook is what a hook is told beside.
+var hook = &runner.HookOf{Hook: state.HookOnFailure, State: state.StateFailed, Reason: state.ReasonAttempts, Error: "exit code 1", Code: 1, HasCode: true}
 
 // nothing is a runner.Keeper of work that says nothing.
 type nothing struct{ runner.Keeper }
@@ -150,10 +156,12 @@ func (nothing) Checkpoint(context.Context) (state.SavedCheckpoint, error) {
 	return state.SavedCheckpoint{Number: 1, Data: []byte("x")}, nil
 }
 
-// workVariables are the variables beginning with LEADERD_ that a command gets.
-func workVariables(t *testing.T) map[string]string {
+// workVariables are the variables beginning with LEADERD_ that a command gets; after is
+// set for that of a hook.
+func workVariables(t *testing.T, after *runner.HookOf) map[string]string {
 	t.Helper()
 	task := attempt
+	task.After = after
 	task.Submitted = true
 	task.Command = &state.Command{Shell: "env"}
 	task.Keeper = nothing{}
@@ -179,12 +187,24 @@ func TestWhatWorkIsTold(t *testing.T) {
 	for _, row := range rows(p.section(t, "### Environment")) {
 		table[unquoted(row[0])] = true
 	}
-	told := workVariables(t)
+	told := workVariables(t, nil)
 	for name := range told {
 		require.True(t, table[name], "docs/jobs.md says nothing about %s", name)
 	}
 	require.Len(t, told, len(table), "docs/jobs.md has variables that do not exist")
 	require.Equal(t, "2026-11-30T02:00:00Z", told["LEADERD_SLOT"])
+	require.Equal(t, "first/20261130T010000Z/succeeded", told["LEADERD_UPSTREAM"])
+	hooks := map[string]string{}
+	_, section, _ := strings.Cut(readPage(t, "docs/runs.md").text, "\n## Hooks\n") // its example has a heading, as to section
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, row := range rows(section) {
+		hooks[unquoted(row[0])] = unquoted(row[1])
+	}
+	for name := range workVariables(t, hook) {
+		if _, common := told[name]; !common {
+			require.Contains(t, hooks, name, "docs/runs.md")
+		}
+	}
 	for _, name := range runner.DefaultEnvironment {
 		require.Contains(t, p.section(t, "### Environment"), "`"+name+"`")
 	}
@@ -193,7 +213,7 @@ func TestWhatWorkIsTold(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { headers <- r.Header }))
 	defer server.Close()
 	task := attempt
-
+	task.After = hook
 	task.HTTP = &state.HTTP{URL: server.URL}
 	task.Keeper, task.Checkpoint = nothing{}, &state.CheckpointPolicy{}
 	r := runner.New(runner.Config{})
@@ -201,7 +221,11 @@ func TestWhatWorkIsTold(t *testing.T) {
 	require.Equal(t, state.StateSucceeded, r.Run(t.Context(), task, nil).State)
 	for name := range <-headers {
 		if strings.HasPrefix(name, "Leaderd-") || name == "Idempotency-Key" {
-			require.Contains(t, p.section(t, "## HTTP requests"), "`"+name+"`")
+			section := p.section(t, "## HTTP requests")
+			for _, header := range hooks {
+				section += "`" + header + "`"
+			}
+			require.Contains(t, section, "`"+name+"`")
 		}
 	}
 }

@@ -60,7 +60,7 @@ func tell(t *testing.T) *story {
 	s := &story{db: db}
 	cache, nodes, catalog := st.JobsCache(), st.NodesCache(), planner.NewCatalog()
 	server, err := api.New(api.Config{
-		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Submitter: st, Canceller: st, Backfills: st, Calendars: st, Checkpoint: st, Runs: st, DeadLetters: st, Watermark: st,
+		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Submitter: st, Canceller: st, Backfills: st, Calendars: st, Checkpoint: st, Runs: st, DeadLetters: st, Circuits: st, Watermark: st,
 		Leadership: leads{}, Nodes: nodes, Jobs: catalog, Wall: func() time.Time { return s.now }, Queue: nobody{}, Holders: st,
 	})
 	require.NoError(t, err)
@@ -212,7 +212,7 @@ func arguments(line string) (out []string) {
 	return out
 }
 
-var reasonConstant = regexp.MustCompile(`(?m)^\tReason[A-Za-z]+ *= "([a-z_]+)"`)
+var reasonConstant = regexp.MustCompile(`(?m)^(?:\t|const )Reason[A-Za-z]+ *= "([a-z_]+)"`)
 
 func TestEveryReasonIsExplained(t *testing.T) {
 	table := map[string][]string{}
@@ -227,7 +227,7 @@ func TestEveryReasonIsExplained(t *testing.T) {
 		delete(table, r.Name)
 	}
 	require.Empty(t, table, "reasons that do not exist")
-	for _, file := range []string{"run.go", "retry.go"} {
+	for _, file := range []string{"run.go", "retry.go", "circuit.go"} {
 		source, err := os.ReadFile(filepath.Join(root, "state", file))
 		require.NoError(t, err)
 		constants := reasonConstant.FindAllStringSubmatch(string(source), -1)

@@ -52,6 +52,8 @@ type desk struct {
 	trusted func() bool
 	// kill, when closed, cuts short the grace of work that is being stopped.
 	kill chan struct{}
+	// hooking has as many as hooks that run.
+	hooking chan struct{}
 	// strays counts the runs that earlier registrations left behind.
 	strays *atomic.Int64
 
@@ -59,7 +61,7 @@ type desk struct {
 
 	wake   chan struct{} // of one: the pace has to look again
 	handed chan struct{} // of one: a run was handed back in a drain
-	idle   chan struct{} // closed once the desk is closed and no run is left
+	idle   chan struct{} // closed once the desk is closed and no run is left, nor any hook
 
 	mu      sync.Mutex
 	closed  bool // takes nothing more, begins nothing more
@@ -83,6 +85,7 @@ type desk struct {
 	spare state.Resources
 	lanes map[string]state.Resources
 	held  int // runs from the begin of their claim until their end is stored
+	hooks int // runs after that whose hooks are not over
 	// toldStuck is when the leader was told last that claims without an answer take
 	// the room, by the steady clock.
 	toldStuck int64
@@ -104,6 +107,7 @@ func newDesk(work context.Context, x *Executor, owner state.Owner, fence context
 		fence:    fence,
 		trusted:  func() bool { return !errors.Is(context.Cause(work), ErrFenced) && x.registrar.Trusted(owner) },
 		kill:     make(chan struct{}),
+		hooking:  make(chan struct{}, maxHooks),
 		strays:   &x.strays,
 		starts:   starts{wall: func() int64 { return x.cfg.Wall().UnixNano() }, wake: make(chan struct{}, 1)},
 		wake:     make(chan struct{}, 1),
@@ -141,7 +145,7 @@ func (d *desk) close() (dropped, running int) {
 	}
 	d.ahead, d.later, d.line = minheap.Heap[*entry]{}, minheap.Heap[*entry]{}, fair.Queue[state.JobID, waiter]{}
 	d.waiters, d.told = nil, 0
-	if d.held == 0 {
+	if d.held+d.hooks == 0 {
 		close(d.idle)
 	}
 	return dropped, d.held
@@ -153,10 +157,15 @@ func (d *desk) leave(r *run) {
 	defer d.mu.Unlock()
 	d.held--
 	d.release(r)
+	d.gone()
+}
+
+// gone follows the end of a run, or of its hooks.
+func (d *desk) gone() {
 	if d.left {
 		d.strays.Add(-1)
 	}
-	if d.closed && d.held == 0 {
+	if d.closed && d.held+d.hooks == 0 {
 		close(d.idle)
 	}
 }
@@ -178,6 +187,6 @@ func (d *desk) abandon() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.left = true
-	d.strays.Add(int64(d.held))
-	return d.held
+	d.strays.Add(int64(d.held + d.hooks))
+	return d.held + d.hooks
 }

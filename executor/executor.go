@@ -158,9 +158,10 @@ func (x *Executor) wait(d *desk, limit time.Duration, cut <-chan struct{}) bool 
 	}
 }
 
-// runs is how many runs are claimed, or on the way to it, and not over.
+// runs is how many runs are claimed, or on the way to it, and not over with their
+// hooks.
 func (d *desk) runs() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.held
+	return d.held + d.hooks
 }

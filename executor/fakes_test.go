@@ -44,6 +44,7 @@ type journal struct {
 	last    state.SavedCheckpoint
 	saves   []state.Checkpoint
 	reports []state.ProgressReport
+	hooks   []state.HookReport
 }
 
 type claimCall struct {
@@ -122,6 +123,13 @@ func (j *journal) SaveProgress(_ context.Context, p state.ProgressReport) (state
 		return state.TokenFenced, nil
 	}
 	return state.TokenStored, nil
+}
+
+func (j *journal) NoteHook(_ context.Context, r state.HookReport) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.hooks = append(j.hooks, r)
+	return nil
 }
 
 func (j *journal) Claim(ctx context.Context, c state.Claim) (state.ClaimResult, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,10 +70,17 @@ func (d *desk) over(r *run, f *state.Finish, status state.TokenStatus) {
 		d.log.Debug("run ended", "job", r.key.job, "run", r.key.run, "shard", r.key.shard, "attempt", r.key.attempt,
 			"state", n.state, "lateness", r.lateness, "err", r.outcome.Error)
 	}
+	hooks := status == state.TokenStored && len(f.Hooks) > 0 && f.Retry.IsZero()
 	d.mu.Lock()
 	d.conclude(r.entry, n)
+	if hooks {
+		d.hooks++
+	}
 	d.mu.Unlock()
 	d.leave(r)
+	if hooks {
+		go d.runHooks(r, f)
+	}
 }
 
 // retried counts an attempt that another one follows.
@@ -120,6 +128,9 @@ func (r *run) ending() state.Finish {
 	}
 	if o.State != state.StateSucceeded || o.Directive != (state.Directive{}) {
 		r.next(&f)
+	}
+	if f.Retry.IsZero() && (!f.Attempt.Started.IsZero() || slices.ContainsFunc(r.live.Attempts, func(a state.Attempt) bool { return !a.Started.IsZero() })) {
+		f.Hooks = r.plan.spec.policy.Hooks.Due(f.Attempt.State)
 	}
 	if r.out != nil {
 		if err := errors.Join(r.out.Close(), o.OutputErr); err != nil {

@@ -39,6 +39,15 @@ type Payloads interface {
 	GetPayload(ctx context.Context, id state.JobID, run state.RunID) ([]byte, error)
 }
 
+// HookKeeper keeps what became of hooks. It retries passing failures until its context
+// ends, and is idempotent. *store.Store is one.
+type HookKeeper interface {
+	// NoteHook adds to a run's record what became of one of its hooks: see
+	// state.HookReport. An error other than those of the store says that the record has
+	// gone, or is not of that attempt.
+	NoteHook(ctx context.Context, r state.HookReport) error
+}
+
 // Journal makes starts and ends real, besides keeping the registration. Of each
 // call done gets the answer, once, from another goroutine or from within the call,
 // which may block until then where that is said; done does not block. Claims and
@@ -49,6 +58,7 @@ type Journal interface {
 	Registry
 	Keeper
 	Payloads
+	HookKeeper
 	// StartClaim: see state.Claim. Where the status is Claimed, the result has the
 	// whole record, with its token. It does not block. c is the journal's until
 	// then.
@@ -62,6 +72,7 @@ type BlockingJournal interface {
 	Registry
 	Keeper
 	Payloads
+	HookKeeper
 	Claim(ctx context.Context, c state.Claim) (state.ClaimResult, error)
 	Finish(ctx context.Context, f state.Finish) (state.TokenStatus, error)
 }

@@ -48,6 +48,7 @@ type metrics struct {
 	finished    [state.StateMissed + 1]prometheus.Counter
 	retried     [state.StateMissed + 1]prometheus.Counter
 	snoozed     prometheus.Counter
+	hooks       map[bool]prometheus.Counter // by whether they ended well
 	unstored    prometheus.Counter
 	busy        prometheus.Counter
 	refused     prometheus.Counter
@@ -122,5 +123,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.retried[s] = retried.WithLabelValues(s.String())
 	}
 	m.snoozed = retried.WithLabelValues("snoozed")
+	hooks := f.NewCounterVec(prometheus.CounterOpts{
+		Name: "leaderd_executor_hooks_total",
+		Help: "Hooks that were due here, by whether they ended well; failed ones may not have run.",
+	}, []string{"result"})
+	m.hooks = map[bool]prometheus.Counter{true: hooks.WithLabelValues("succeeded"), false: hooks.WithLabelValues("failed")}
 	return m
 }

@@ -30,8 +30,9 @@ type plan struct {
 	closed       int64
 	queued       bool // it waits for other runs
 	origin       state.RunID
-	split        bool // it is a shard of a run that is split
-	begun        bool // which is known to have begun
+	chain        *state.Chain // nil: the run was not made after others
+	split        bool         // it is a shard of a run that is split
+	begun        bool         // which is known to have begun
 }
 
 // same tells whether a claim by p relies on the same things as one by q.

@@ -57,6 +57,7 @@ type run struct {
 	released bool        // its part of the capacity; guarded by the desk's mutex
 
 	final   context.Context //nolint:containedctx // of what it keeps; see keeper
+	work    context.Context //nolint:containedctx // of its hooks
 	keeping sync.Mutex
 	kept    *kept // what its work says of itself; nil: nothing
 	unkept  bool  // and it may say no more
@@ -105,6 +106,7 @@ func (d *desk) claim(work, window context.Context, r *run) {
 			AtMostOnce: sp.atMostOnce,
 			Origin:     r.plan.origin,
 			DeadLetter: sp.policy.DeadLetter != nil,
+			Circuit:    sp.policy.CircuitBreaker,
 		},
 		Exclusive:      r.plan.gated(),
 		Token:          r.plan.token,
@@ -113,6 +115,9 @@ func (d *desk) claim(work, window context.Context, r *run) {
 		ApplyOverlap:   r.applied,
 		Split:          r.plan.split,
 		Limits:         sp.policy.Limits,
+	}
+	if r.plan.chain != nil {
+		r.asked.Live.Chain = *r.plan.chain
 	}
 	if !r.plan.allowOverlap {
 		r.asked.Gate = sp.gate
@@ -233,7 +238,7 @@ func (d *desk) refused(e *entry, now int64) {
 func (d *desk) carry(work, final context.Context, r *run) {
 	defer d.finish(final, r)
 	d.starts.began()
-	r.final = final
+	r.final, r.work = final, work
 	work, stop := context.WithCancelCause(work)
 	defer stop(nil)
 	// Whoever wishes that the run ends sets wish before it looks for stop.
@@ -289,7 +294,7 @@ func (d *desk) perform(work context.Context, r *run) {
 	if !r.inTime(&t) {
 		return
 	}
-	if r.key.run.Kind() == state.KindSubmit {
+	if r.key.run.Kind().Given() {
 		payload, err := d.journal.GetPayload(work, r.key.job, r.key.run)
 		if err != nil {
 			// It has not begun, and may begin elsewhere.
@@ -299,6 +304,8 @@ func (d *desk) perform(work context.Context, r *run) {
 		t.Submitted, t.Payload = true, payload
 		now = d.wall()
 	}
+	t.Submitted = t.Submitted || r.plan.spec.policy.KeepResult
+	t.Chain = r.live.Chain
 	r.lateness = time.Duration(max(now-r.plan.start, 0))
 	if r.plan.queued || r.live.Tries+r.live.Snoozes > 0 {
 		// That it waited for other runs, or for its next try, is no lateness.

@@ -137,6 +137,10 @@ func newPlan(sp *spec, p *workerv1.Entry, ids *slotIDs) (plan, key, error) {
 		split:        p.GetSplit(),
 		begun:        p.GetBegun(),
 	}
+	if p.GetCorrelation() != "" {
+		chain := codec.ChainFromProto(p)
+		pl.chain = &chain
+	}
 	pl.backfill = pl.run != "" && pl.run.Kind() == state.KindBackfill
 	k := key{job: sp.job, run: pl.run, shard: p.GetShard(), attempt: max(p.GetAttempt(), 1)}
 	pl.start = pl.due

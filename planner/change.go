@@ -42,6 +42,7 @@ func (t *term) change(c change, now time.Time) {
 	was.job, was.last = c.job, never
 	t.watchPause(c.job)
 	t.watchFailures(was)
+	t.watchChain(was)
 	t.trimDead(was)
 	t.rescope(was)
 	t.balancer.Release(jobKey(c.id)) // its selector may be another
@@ -172,6 +173,7 @@ func (t *term) remove(was *timed, revision int64) {
 	t.balancer.Release(jobKey(was.job.ID))
 	delete(t.jobs, was.job.ID)
 	delete(t.failures.watched, was)
+	t.dropChain(was.job.ID)
 	t.dropDelayed(was.job.ID)
 	for _, e := range slices.Clone(was.open) {
 		switch {

@@ -63,7 +63,7 @@ func (t *term) tryDecide(e *entry, now time.Time) {
 	}
 	var pending int64
 	if e.pending != nil {
-		pending, rec.Origin = e.pending.Revision, e.pending.Origin
+		pending, rec.Origin, rec.Chain = e.pending.Revision, e.pending.Origin, e.pending.Chain
 	}
 	exclusive, relies := e.version.Exclusive, e.relies
 	t.task(func(ctx context.Context) func() {

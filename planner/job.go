@@ -23,6 +23,8 @@ type Job struct {
 	Shards *state.Shards
 	// wants is nil for a job without limits that prefers no executors.
 	wants *wants
+	// After has other jobs' ends make runs; nil: none do.
+	After *state.After
 	// ConcurrencyKey names whose runs count beside the job's own, if any do.
 	ConcurrencyKey string
 	Paused         bool
@@ -61,6 +63,7 @@ func compileSpec(j *state.Job, stored []byte) *Job {
 		Selector:   selector(spec.Selector).Needing(spec.Resources),
 		wants:      wantsOf(&spec),
 		Shards:     spec.Shards,
+		After:      spec.After,
 		Paused:     j.Paused,
 		stored:     stored,
 

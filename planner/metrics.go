@@ -18,6 +18,7 @@ type metrics struct {
 	concluded    *prometheus.CounterVec
 	unreadable   *prometheus.CounterVec
 	deadDropped  prometheus.Counter
+	chained      prometheus.Counter
 	badGates     prometheus.Gauge
 	skew         prometheus.Gauge
 
@@ -76,6 +77,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		deadDropped: f.NewCounter(prometheus.CounterOpts{
 			Name: "leaderd_planner_dead_letters_dropped_total",
 			Help: "Dead letters that were dropped since their jobs keep no more of them.",
+		}),
+		chained: f.NewCounter(prometheus.CounterOpts{
+			Name: "leaderd_planner_chained_total",
+			Help: "Runs that were made after the ends of runs of other jobs.",
 		}),
 		badGates: f.NewGauge(prometheus.GaugeOpts{
 			Name: "leaderd_planner_unreadable_gates",

@@ -290,6 +290,7 @@ func (t *term) finished(s *session, p *workerv1.Progress, now time.Time) {
 	}
 	if state.RunState(p.GetState()) != state.StateWaiting {
 		t.ended(job.job)
+		t.advanceAfter(job.job.ID)
 	}
 	switch state.RunState(p.GetState()) { //nolint:exhaustive // of others it is not known that they started
 	case state.StateSucceeded, state.StateFailed, state.StateTimedOut:

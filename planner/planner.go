@@ -68,6 +68,8 @@ type Store interface {
 	// CancelWaiting is GiveUp for a run that is to end.
 	CancelWaiting(ctx context.Context, term state.Term, l state.Live, c *state.Cancel, now time.Time) (bool, error)
 	DropCancel(ctx context.Context, term state.Term, c *state.Cancel) error
+	// AdvanceChain makes the runs of a job that are due after the ends of others.
+	AdvanceChain(ctx context.Context, term state.Term, a state.Advance) (state.Advanced, error)
 	// NextHistory is the first job with history or versions at from or behind it; next
 	// is where to go on.
 	NextHistory(ctx context.Context, from string) (id state.JobID, next string, ok bool, err error)

@@ -124,6 +124,7 @@ func (t *term) endedOf(id state.JobID) {
 	if j := t.jobs[id]; j != nil {
 		t.ended(j.job)
 	}
+	t.advanceAfter(id)
 }
 
 // tellAgain has the executors ask again that have an entry of a run that waits.

@@ -179,7 +179,7 @@ func (t *term) sweepJob(ctx context.Context, id state.JobID, r *round) error {
 		Job: id, MaxRuns: keep.MaxRuns, Before: later(now.Add(-keep.MaxAge), r.cut),
 		Bound:  earlier(s.closed.Instant, s.until.Add(-t.cfg.ClosedBehind)).Add(-jitter),
 		Young:  now.Add(-t.cfg.ClosedBehind),
-		Closed: s.closed.Revision, Frugal: r.frugal, Span: keep.MaxAge / 8,
+		Closed: t.chains.limit(id, s.closed.Revision), Frugal: r.frugal, Span: keep.MaxAge / 8,
 	}
 	if r.frugal { // without a note, a change of the job must find nothing that is not there
 		sw.Bound = sw.Bound.Add(-state.MaxJitter)

@@ -10,6 +10,7 @@ import (
 	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
 	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/codec"
 )
 
 const (
@@ -97,6 +98,7 @@ func (s *session) plan(e *entry) {
 	if e.pending != nil {
 		p.Pending, p.AllowOverlap, p.Queued = e.pending.Revision, e.pending.AllowOverlap, e.waits
 		p.Origin = string(e.pending.Origin)
+		p.Correlation, p.Upstream = e.pending.Correlation, codec.UpstreamToProto(e.pending.Upstream)
 	}
 	s.unsent = append(s.unsent, p)
 }
@@ -223,7 +225,7 @@ func (t *term) attend(s *session, hello *workerv1.Hello) {
 	}
 	t.sessions[s.owner.Node] = s
 	t.metrics.sessions.Set(float64(len(t.sessions)))
-	t.failures.audit = true
+	t.failures.audit, t.chains.audit = true, true
 	s.send(&workerv1.AttendResponse{Kind: &workerv1.AttendResponse_Welcome{Welcome: &workerv1.Welcome{
 		Term:          t.leadership.Number,
 		Horizon:       durationpb.New(t.cfg.Horizon),

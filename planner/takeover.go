@@ -111,6 +111,7 @@ func (t *term) takeOver(jobs []*Job, gone []state.JobVersion, mark state.Waterma
 		t.jobs[j.ID] = timed
 		t.watchPause(j)
 		t.watchFailures(timed)
+		t.watchChain(timed)
 		t.trimDead(timed)
 		if mutant.Off(mutant.Replay) {
 			t.timeline.put(timed, now)

@@ -133,6 +133,8 @@ type term struct {
 
 	failures failures
 
+	chains chains
+
 	backfills backfills
 }
 
@@ -306,6 +308,7 @@ func (t *term) turn(now time.Time) {
 	t.endPauses(now)
 	t.auditFailures(now)
 	t.feedBackfills(now)
+	t.auditChains(now)
 	t.openDelayed(now)
 	t.musterAll(now)
 	t.tendLines(now)

@@ -117,6 +117,14 @@ type JobSpec struct {
 	// of 0 means DefaultWeight.
 	Priority Priority
 	Weight   int
+	// CircuitBreaker is nil for a job whose runs start however many failed.
+	CircuitBreaker *CircuitBreaker
+	// Hooks is nil for a job of which nothing follows a run's verdict.
+	Hooks *Hooks
+	// After has other jobs' ends make runs; nil: none do.
+	After *After
+	// KeepResult has all runs leave results, not only those that were submitted.
+	KeepResult bool
 
 	// PauseAfterFailures is how many runs in a row may fail or time out before
 	// the job is paused; 0: any number.

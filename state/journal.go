@@ -106,6 +106,8 @@ type Finish struct {
 	OutputBytes    int64
 	// Result is what the run leaves for whoever asked for it, at most MaxResultBytes.
 	Result []byte
+	// Hooks are those that follow the verdict, in order.
+	Hooks []HookRun
 	// Saved and Reported are set where the shard may have checkpoints, or progress,
 	// of this run in the store. Checkpoints go with a success, progress with any
 	// verdict.

@@ -43,6 +43,8 @@ func (id RunID) Kind() RunKind {
 		return KindBackfill
 	case "submit":
 		return KindSubmit
+	case "after":
+		return KindAfter
 	}
 	return KindUnknown
 }
@@ -57,6 +59,7 @@ const (
 	KindTrigger
 	KindBackfill
 	KindSubmit
+	KindAfter
 )
 
 // RunState is where a run is. Those from Succeeded on are verdicts.
@@ -178,6 +181,10 @@ type Live struct {
 	Origin RunID
 	// DeadLetter: a verdict that is Dead leaves a dead letter.
 	DeadLetter bool
+	// Circuit is the breaker whose circuit counts the run's verdict; nil: none does.
+	Circuit *CircuitBreaker
+	// Chain tells of the runs before it.
+	Chain
 	// Header is set for a shard of a run that is split: the token of the run's
 	// header, under which it was claimed. Such a record stays when the shard has
 	// ended: State is then how, all its attempts are in Attempts, and End is set.
@@ -244,11 +251,19 @@ type Record struct {
 	Origin RunID
 	// Tries is how many of the attempts counted against the job's retry policy.
 	Tries int
+	// Chain tells of the runs before it.
+	Chain
+	// Hooks are those that were due with the verdict, in order, with what is known of
+	// them.
+	Hooks []HookRun
+	// Result tells that the run left a result.
+	Result bool
 	// Split is what the run was split into, nil for most runs, and Ends is then how
 	// each shard ended, in order.
 	Split *Split
 	Ends  []Live
-	// Revision is the store's ModRevision of the record.
+	// Revision is the store's revision at which the verdict was written. What becomes of
+	// Hooks later does not change it.
 	Revision int64
 }
 
@@ -276,7 +291,9 @@ type Pending struct {
 	// have to.
 	Queued time.Time
 	// Origin is the run that this one repeats; empty for others.
-	Origin   RunID
+	Origin RunID
+	// Chain tells of the runs before it.
+	Chain
 	Revision int64
 	// Born is the revision at which it was asked for: a job that was made later is
 	// another one.

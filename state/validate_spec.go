@@ -41,6 +41,11 @@ func (s *JobSpec) Validate(checks ScheduleChecks) error {
 	s.checkRetry(&v)
 	s.checkRetention(&v)
 	s.checkLimits(&v)
+	if s.CircuitBreaker != nil {
+		s.CircuitBreaker.check(&v)
+	}
+	s.checkHooks(&v)
+	s.checkAfter(&v)
 	s.checkTarget(&v)
 	if s.Shards != nil {
 		s.Shards.check(&v, s)

@@ -228,10 +228,20 @@ const (
 	plainBytes   = 320
 	attemptBytes = 128
 	limitBytes   = 64
+	// of hooks that have not run
+	hookBytesEach = 16
+	breakerBytes  = 64
 )
 
 func liveBytes(l *state.Live) int {
 	n := plainBytes + len(l.Job.Namespace) + len(l.Job.Name) + len(l.Run) + len(l.Owner.Node)
+	if l.Circuit != nil {
+		n += breakerBytes + len(l.Circuit.Target)
+	}
+	n += len(l.Correlation)
+	for _, u := range l.Upstream {
+		n += breakerBytes + len(u.Job) + len(u.Run)
+	}
 	for i := range l.Attempts {
 		n += attemptBytes + len(l.Attempts[i].Node) + len(l.Attempts[i].Error) + len(l.Attempts[i].Message)
 	}
@@ -250,7 +260,12 @@ func claimBytes(c *state.Claim) int {
 }
 
 func finishBytes(f *state.Finish) int {
-	return liveBytes(&f.Live) + attemptBytes + len(f.Attempt.Node) + len(f.Attempt.Error) + len(f.Attempt.Message) + len(f.Reason) + len(f.Tail)
+	return liveBytes(&f.Live) + attemptBytes + len(f.Attempt.Node) + len(f.Attempt.Error) + len(f.Attempt.Message) + len(f.Reason) + len(f.Tail) + len(f.Result) +
+		hookBytesEach*len(f.Hooks)
+}
+
+func hookBytes(r *state.HookReport) int {
+	return plainBytes + len(r.Job.Namespace) + len(r.Job.Name) + len(r.Run) + len(r.Hook.Error) + len(r.Hook.Tail)
 }
 
 func checkpointBytes(c *state.Checkpoint) int { return liveBytes(&c.Live) + len(c.Data) }

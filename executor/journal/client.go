@@ -192,6 +192,21 @@ func (c *Client) SaveProgress(ctx context.Context, p state.ProgressReport) (stat
 	return status, nil
 }
 
+// NoteHook implements executor.HookKeeper. It asks again as Claim does.
+func (c *Client) NoteHook(ctx context.Context, r state.HookReport) error {
+	k := &struct {
+		call
+		kind workerv1.RecordEntry_Hook
+	}{}
+	k.bytes = hookBytes(&r)
+	k.kind.Hook = codec.HookReportToProto(&r)
+	k.entry.Kind = &k.kind
+	if _, err := c.do(ctx, &k.call); err != nil {
+		return fmt.Errorf("note hook %s of %s %s: %w", r.Hook.Name, r.Job, r.Run, err)
+	}
+	return nil
+}
+
 func unknownStatus(s uint32) error {
 	return fmt.Errorf("the control node answered with status %d, which this version does not know", s)
 }

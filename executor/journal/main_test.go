@@ -158,6 +158,8 @@ func (s *instant) SaveProgress(context.Context, state.ProgressReport) (state.Tok
 	return state.TokenStored, nil
 }
 
+func (s *instant) NoteHook(context.Context, state.HookReport) error { return nil }
+
 func (s *instant) GetCheckpoint(context.Context, state.CheckpointRef) (state.SavedCheckpoint, error) {
 	return state.SavedCheckpoint{Data: []byte("half way"), Number: 4, Revision: 9}, nil
 }

@@ -119,6 +119,7 @@ func TestCommandEnvironment(t *testing.T) {
 		"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TZ=UTC", "HOME=/job", "MINE=1", "PWD=/", "LEADERD_X=mine",
 		"LEADERD_NAMESPACE=ns", "LEADERD_JOB=job", "LEADERD_RUN=20261130T020000Z",
 		"LEADERD_SLOT=2026-11-30T02:00:00Z", "LEADERD_ATTEMPT=3", "LEADERD_SHARD=2", "LEADERD_SHARDS=4", "LEADERD_TOKEN=77",
+		"LEADERD_CORRELATION=job/20261130T020000Z",
 	}, strings.Split(strings.TrimSpace(out), "\n"))
 
 	_, out = run(t, argv("env"))

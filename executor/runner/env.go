@@ -90,6 +90,14 @@ func (base environment) of(t *Task) (environment, error) {
 	if t.Part != nil {
 		env.vars = appendPart(env.vars, t.Part)
 	}
+	env.vars = append(env.vars, "LEADERD_CORRELATION="+t.Chain.Correlate(t.Job.Name, t.Run))
+	if len(t.Chain.Upstream) > 0 {
+		env.vars = append(env.vars, "LEADERD_UPSTREAM="+t.upstream())
+	}
+	if h := t.After; h != nil {
+		env.vars = append(env.vars, "LEADERD_HOOK="+h.Hook.String(), "LEADERD_OUTCOME="+h.State.String(),
+			"LEADERD_REASON="+h.Reason, "LEADERD_ERROR="+strings.ReplaceAll(h.Error, "\x00", " "), "LEADERD_EXIT_CODE="+h.exitCode())
+	}
 	return env, nil
 }
 
@@ -108,7 +116,8 @@ func appendPart(vars []string, part *state.Part) []string {
 // reserved tells whether the variable says who the attempt is; a job cannot set it.
 func reserved(name string) bool {
 	switch name {
-	case "LEADERD_SLOT", "LEADERD_SHARDS", "LEADERD_SOCKET", "LEADERD_SHARD_FROM", "LEADERD_SHARD_TO":
+	case "LEADERD_SLOT", "LEADERD_SHARDS", "LEADERD_SOCKET", "LEADERD_SHARD_FROM", "LEADERD_SHARD_TO", "LEADERD_CORRELATION",
+		"LEADERD_UPSTREAM", "LEADERD_HOOK", "LEADERD_OUTCOME", "LEADERD_REASON", "LEADERD_ERROR", "LEADERD_EXIT_CODE":
 		return true
 	}
 	if strings.HasPrefix(name, "LEADERD_SHARD_PARAM_") {

@@ -165,12 +165,38 @@ func (r *Runner) newRequest(ctx context.Context, t *Task) (*http.Request, error)
 	if t.Part != nil {
 		setPart(req.Header, t.Part)
 	}
+	setChain(req.Header, t)
 	// Under its canonical name net/http would take the header as leave to send a
 	// POST a second time by itself. One attempt is one request; retries are the
 	// job's policy. Header names are the same to servers in any case.
 	req.Header.Del("Idempotency-Key")
 	req.Header["idempotency-key"] = []string{idempotencyKey(t)}
 	return req, nil
+}
+
+// setChain adds what came before the run, and what a hook is told.
+func setChain(header http.Header, t *Task) {
+	header.Set("Leaderd-Correlation", t.Chain.Correlate(t.Job.Name, t.Run))
+	if len(t.Chain.Upstream) > 0 {
+		header.Set("Leaderd-Upstream", t.upstream())
+	}
+	if h := t.After; h != nil {
+		header.Set("Leaderd-Hook", h.Hook.String())
+		header.Set("Leaderd-Outcome", h.State.String())
+		header.Set("Leaderd-Reason", inHeader(h.Reason))
+		header.Set("Leaderd-Error", inHeader(h.Error))
+		header.Set("Leaderd-Exit-Code", h.exitCode())
+	}
+}
+
+// inHeader is a text without what a header cannot hold.
+func inHeader(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 // setPart adds what a shard is given.
@@ -184,10 +210,15 @@ func setPart(header http.Header, part *state.Part) {
 	}
 }
 
-// idempotencyKey is the same for all attempts at a shard, and no others.
+// idempotencyKey is the same for all attempts at a shard, and no others; a hook has its
+// own.
 func idempotencyKey(t *Task) string {
-	return url.PathEscape(t.Job.Namespace) + "/" + url.PathEscape(t.Job.Name) + "/" +
+	key := url.PathEscape(t.Job.Namespace) + "/" + url.PathEscape(t.Job.Name) + "/" +
 		url.PathEscape(string(t.Run)) + "/" + strconv.Itoa(t.Shard)
+	if t.After != nil {
+		key += "/" + t.After.Hook.String()
+	}
+	return key
 }
 
 // readBody copies at most MaxResponseBytes of the body to out and closes it. An

@@ -3,6 +3,8 @@ package runner
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/leaderd/leaderd/state"
@@ -59,9 +61,43 @@ type Task struct {
 	Submitted bool
 	Payload   []byte
 
+	// Chain tells of the runs after which this one was made.
+	Chain state.Chain
+	// After is set for a hook: how the run ended that it follows. The rest of the task is
+	// the run's last attempt.
+	After *HookOf
+
 	Command *state.Command
 	HTTP    *state.HTTP
 	NoOp    bool
+}
+
+// HookOf is what a hook is told of the verdict that it follows.
+type HookOf struct {
+	Hook    state.HookName
+	State   state.RunState
+	Reason  string
+	Error   string
+	Code    int // valid when HasCode
+	HasCode bool
+}
+
+// exitCode is the code as a text, empty where there is none.
+func (h *HookOf) exitCode() string {
+	if !h.HasCode {
+		return ""
+	}
+	return strconv.Itoa(h.Code)
+}
+
+// upstream are the runs after which this one was made, as commands and servers are told
+// them: job/run/state, with commas between.
+func (t *Task) upstream() string {
+	parts := make([]string, len(t.Chain.Upstream))
+	for i, u := range t.Chain.Upstream {
+		parts[i] = u.Job + "/" + string(u.Run) + "/" + u.State.String()
+	}
+	return strings.Join(parts, ",")
 }
 
 // Keeper keeps what an attempt says of itself while it runs. Its methods may be called

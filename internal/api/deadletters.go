@@ -99,7 +99,7 @@ func (s *deadLetterService) RequeueDeadLetter(
 	for range 3 {
 		p.Requested = s.cfg.Wall()
 		p.Run = state.TriggerRunID(p.Requested, rand.Uint32())
-		if p.Origin.Kind() == state.KindSubmit {
+		if p.Origin.Kind().Given() {
 			p.Run = state.SubmitRunID(p.Requested, rand.Uint64())
 		}
 		if _, err = s.cfg.DeadLetters.RequeueDead(ctx, p); !errors.Is(err, store.ErrExists) {

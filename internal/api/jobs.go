@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -110,6 +112,9 @@ func (s *jobService) UpdateJob(ctx context.Context, req *leaderdv1.UpdateJobRequ
 	if missing, ok := errors.AsType[*store.MissingCalendarsError](err); ok {
 		return nil, missingCalendars(p.Spec, missing.Names)
 	}
+	if bad, ok := chainViolation(p.Spec, err); ok {
+		return nil, refuse(bad)
+	}
 	if err != nil {
 		return nil, s.fail(ctx, writes, job.GetName(), err)
 	}
@@ -122,6 +127,21 @@ func (s *jobService) UpdateJob(ctx context.Context, req *leaderdv1.UpdateJobRequ
 	case state.ChangePause, state.ChangeResume, state.ChangeDelete, state.ChangeCalendar:
 	}
 	return &leaderdv1.UpdateJobResponse{Job: jobOf(&res.Entry, p.Now), Result: result}, nil
+}
+
+// chainViolation is what is wrong with spec.after that only the store knows.
+func chainViolation(spec *leaderdv1.JobSpec, err error) (v state.Violations, ok bool) {
+	if missing, is := errors.AsType[*store.MissingUpstreamError](err); is {
+		for i, name := range spec.GetAfter().GetJobs() {
+			if slices.Contains(missing.Names, name) {
+				v.Add(fmt.Sprintf("spec.after.jobs[%d]", i), "there is no job %q in the namespace", name)
+			}
+		}
+	}
+	if cycle, is := errors.AsType[*store.CycleError](err); is {
+		v.Add("spec.after.jobs", "%s", cycle)
+	}
+	return v, len(v) > 0
 }
 
 // changeRequest is what the requests to pause, resume and delete a job have in
@@ -156,7 +176,11 @@ func (s *jobService) DeleteJob(ctx context.Context, req *leaderdv1.DeleteJobRequ
 	if err != nil {
 		return nil, err
 	}
-	if err := s.cfg.Putter.DeleteJob(ctx, c); err != nil {
+	if err := s.cfg.Putter.DeleteJob(ctx, c); errors.Is(err, store.ErrFollowed) {
+		_, by, _ := strings.Cut(err.Error(), store.ErrFollowed.Error())
+		return nil, answer(codes.FailedPrecondition, leaderdv1.ErrorReason_ERROR_REASON_JOB_FOLLOWED,
+			req.GetName()+" cannot be deleted: other jobs run after it"+by, req.GetName())
+	} else if err != nil {
 		return nil, s.fail(ctx, writes, req.GetName(), err)
 	}
 	return &emptypb.Empty{}, nil

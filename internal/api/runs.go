@@ -92,6 +92,9 @@ func (s *runService) ListRuns(ctx context.Context, req *leaderdv1.ListRunsReques
 	l.NewestFirst = req.GetOrder() == leaderdv1.ListRunsRequest_ORDER_NEWEST
 	checkEnum(&v, "order", req.GetOrder(), leaderdv1.ListRunsRequest_Order_name)
 	l.Since = sinceOf(&v, req.GetSinceTime())
+	if since := beginOf(req.GetCorrelation()); since.After(l.Since) {
+		l.Since = since // what follows the first run of a chain is due no earlier
+	}
 	l.Match = matchOf(&v, req)
 	scope := scopeOf(req)
 	if parts := parsePageToken(&v, scope, req.GetPageToken(), 3); parts != nil {
@@ -151,6 +154,9 @@ func scopeOf(req *leaderdv1.ListRunsRequest) string {
 	if req.GetNode() != "" {
 		scope += ", on " + req.GetNode()
 	}
+	if req.GetCorrelation() != "" {
+		scope += ", of chain " + req.GetCorrelation()
+	}
 	if req.GetSinceTime() != nil {
 		scope += ", since " + req.GetSinceTime().AsTime().Format(time.RFC3339Nano)
 	}
@@ -172,6 +178,20 @@ func sinceOf(v *state.Violations, t *timestamppb.Timestamp) time.Time {
 	return since
 }
 
+// maxCorrelation bounds a correlation: the name of a job and the id of a run.
+const maxCorrelation = state.MaxNameBytes + 65
+
+// beginOf is the time of the first run of a chain; zero where that is not known.
+func beginOf(correlation string) time.Time {
+	_, run, _ := strings.Cut(correlation, "/")
+	begin, _, _ := strings.Cut(run, "-")
+	at, ok := state.RunID(begin).Slot()
+	if !ok {
+		return time.Time{}
+	}
+	return at
+}
+
 // matchOf tells which runs a request selects; nil for all.
 func matchOf(v *state.Violations, req *leaderdv1.ListRunsRequest) func(*store.RunEntry) bool {
 	states, node := req.GetStates(), req.GetNode()
@@ -181,11 +201,18 @@ func matchOf(v *state.Violations, req *leaderdv1.ListRunsRequest) func(*store.Ru
 	if node != "" {
 		checkPart(v, "node", "node", node)
 	}
-	if len(states) == 0 && node == "" {
+	correlation := req.GetCorrelation()
+	if n := len(correlation); n > maxCorrelation {
+		v.Add("correlation", "has %d bytes; at most %d are allowed", n, maxCorrelation)
+	}
+	if len(states) == 0 && node == "" && correlation == "" {
 		return nil
 	}
 	return func(e *store.RunEntry) bool {
 		r := runOf(e)
+		if correlation != "" && r.GetCorrelation() != correlation && (r.GetCorrelation() != "" || e.Job.Name+"/"+string(e.Run) != correlation) {
+			return false
+		}
 		return (len(states) == 0 || slices.Contains(states, r.GetState())) &&
 			(node == "" || slices.ContainsFunc(r.GetAttempts(), func(a *leaderdv1.Attempt) bool { return a.GetNode() == node }))
 	}
@@ -204,31 +231,35 @@ func runOf(e *store.RunEntry) *leaderdv1.Run {
 		}
 	case e.Record != nil:
 		ofRecord(res, e.Record)
-		res.Origin = originOf(e, e.Record.Origin)
 		ofSplit(res, e)
-	case len(e.Live) > 0 && e.Live[0].IsHeader():
-		ofSplit(res, e)
-		res.Origin = originOf(e, e.Live[0].Origin)
+		ofOthers(res, e, e.Record.Origin, &e.Record.Chain)
 	case len(e.Live) > 0:
-		ofLive(res, e.Live)
-		res.Origin = originOf(e, e.Live[0].Origin)
+		if e.Live[0].IsHeader() {
+			ofSplit(res, e)
+		} else {
+			ofLive(res, e.Live)
+		}
+		ofOthers(res, e, e.Live[0].Origin, &e.Live[0].Chain)
 	case e.Pending != nil:
 		res.State = leaderdv1.Run_STATE_PENDING
 		res.DueTime = timeOf(e.Pending.Requested)
-		res.Origin = originOf(e, e.Pending.Origin)
 		if !e.Pending.Queued.IsZero() {
 			res.Reason, res.Detail = state.ReasonQueued, "waits for other runs since "+e.Pending.Queued.UTC().Format(time.RFC3339)
 		}
+		ofOthers(res, e, e.Pending.Origin, &e.Pending.Chain)
 	}
 	return res
 }
 
-// originOf names the run of the same job that a run repeats.
-func originOf(e *store.RunEntry, origin state.RunID) string {
-	if origin == "" {
-		return ""
+// ofOthers tells of the runs that a run repeats or was made after.
+func ofOthers(res *leaderdv1.Run, e *store.RunEntry, origin state.RunID, chain *state.Chain) {
+	if origin != "" {
+		res.Origin = runName(e.Job, origin)
 	}
-	return runName(e.Job, origin)
+	res.Correlation = chain.Correlation
+	for _, u := range chain.Upstream {
+		res.Upstream = append(res.Upstream, runName(state.JobID{Namespace: e.Job.Namespace, Name: u.Job}, u.Run))
+	}
 }
 
 func ofRecord(res *leaderdv1.Run, rec *state.Record) {
@@ -243,6 +274,9 @@ func ofRecord(res *leaderdv1.Run, rec *state.Record) {
 	res.OutputTail = rec.Tail
 	res.OutputBytes = rec.OutputBytes
 	res.Attempts = appendAttempts(nil, rec.Attempts)
+	for i := range rec.Hooks {
+		res.Hooks = append(res.Hooks, hookOf(&rec.Hooks[i]))
+	}
 	res.Tries = int32(rec.Tries) //nolint:gosec // bounded by MaxAttempts
 }
 
@@ -280,6 +314,21 @@ func running(l *state.Live) *leaderdv1.Attempt {
 		ClaimTime: timeOf(l.Claimed),
 		State:     leaderdv1.Run_STATE_RUNNING,
 	}
+}
+
+func hookOf(h *state.HookRun) *leaderdv1.HookRun {
+	res := &leaderdv1.HookRun{
+		Name: h.Name.String(), State: leaderdv1.Run_STATE_PENDING, StartTime: timeOf(h.Started), EndTime: timeOf(h.Ended),
+		Error: h.Error, OutputTail: h.Tail,
+	}
+	if h.State != state.StateNone {
+		res.State = runStateOf(h.State)
+	}
+	if h.HasCode {
+		code := int32(h.ExitCode) //nolint:gosec // an exit code or status
+		res.ExitCode = &code
+	}
+	return res
 }
 
 func appendAttempts(to []*leaderdv1.Attempt, attempts []state.Attempt) []*leaderdv1.Attempt {

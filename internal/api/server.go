@@ -134,6 +134,7 @@ type Config struct {
 	Checkpoint  CheckpointKeeper
 	Runs        RunReader
 	DeadLetters DeadLetterKeeper
+	Circuits    CircuitKeeper
 	Watermark   WatermarkReader
 	Leadership  Leadership
 	Nodes       NodeLister
@@ -168,6 +169,7 @@ func (c *Config) Validate() error {
 		{"Checkpoint", c.Checkpoint == nil},
 		{"Runs", c.Runs == nil},
 		{"DeadLetters", c.DeadLetters == nil},
+		{"Circuits", c.Circuits == nil},
 		{"Watermark", c.Watermark == nil},
 		{"Leadership", c.Leadership == nil},
 		{"Nodes", c.Nodes == nil},
@@ -192,6 +194,7 @@ type Server struct {
 	calendars *calendarService
 	cluster   *clusterService
 	dead      *deadLetterService
+	circuits  *circuitService
 	submitted *submissionService
 	queue     *queueService
 }
@@ -217,6 +220,7 @@ func New(cfg Config) (*Server, error) {
 		queue:     &queueService{cfg: &cfg},
 		cluster:   &clusterService{cfg: &cfg},
 		dead:      &deadLetterService{cfg: &cfg},
+		circuits:  &circuitService{cfg: &cfg},
 		submitted: newSubmissionService(&cfg),
 	}, nil
 }
@@ -231,6 +235,7 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	leaderdv1.RegisterBackfillServiceServer(r, s.backfills)
 	leaderdv1.RegisterClusterServiceServer(r, s.cluster)
 	leaderdv1.RegisterDeadLetterServiceServer(r, s.dead)
+	leaderdv1.RegisterCircuitServiceServer(r, s.circuits)
 	leaderdv1.RegisterSubmissionServiceServer(r, s.submitted)
 	leaderdv1.RegisterQueueServiceServer(r, s.queue)
 }

@@ -93,7 +93,7 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	s := &served{db: mem, store: st}
 	server, err := New(Config{
 		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Submitter: st, Canceller: st, Backfills: st, Calendars: st, Checkpoint: st,
-		Runs: st, DeadLetters: st, Watermark: st,
+		Runs: st, DeadLetters: st, Circuits: st, Watermark: st,
 		Leadership: leadership{}, Nodes: nodes, Jobs: counts{}, Wall: s.wall, Queue: &s.queue, Holders: st,
 	})
 	require.NoError(t, err)

@@ -54,6 +54,8 @@ func checkSpec(v *state.Violations, spec *leaderdv1.JobSpec) {
 	checkEnum(v, "spec.catchUp", spec.GetCatchUp(), leaderdv1.CatchUp_name)
 	checkEnum(v, "spec.guarantee", spec.GetGuarantee(), leaderdv1.Guarantee_name)
 	checkEnum(v, "spec.checkpoint.scope", spec.GetCheckpoint().GetScope(), leaderdv1.CheckpointPolicy_Scope_name)
+	checkEnum(v, "spec.after.mode", spec.GetAfter().GetMode(), leaderdv1.After_Mode_name)
+	checkEnum(v, "spec.after.condition", spec.GetAfter().GetCondition(), leaderdv1.After_Condition_name)
 	checkEnum(v, "spec.drain", spec.GetDrain(), leaderdv1.Drain_name)
 	checkEnum(v, "spec.missingTime", spec.GetMissingTime(), leaderdv1.MissingTime_name)
 	checkEnum(v, "spec.repeatedTime", spec.GetRepeatedTime(), leaderdv1.RepeatedTime_name)
@@ -68,6 +70,10 @@ func checkSpec(v *state.Violations, spec *leaderdv1.JobSpec) {
 	whole = checkDuration(v, "spec.queueTimeout", spec.GetQueueTimeout()) && whole
 	whole = checkDuration(v, "spec.retry.initialBackoff", spec.GetRetry().GetInitialBackoff()) && whole
 	whole = checkDuration(v, "spec.retry.maxBackoff", spec.GetRetry().GetMaxBackoff()) && whole
+	whole = checkDuration(v, "spec.circuitBreaker.coolDown", spec.GetCircuitBreaker().GetCoolDown()) && whole
+	whole = checkDuration(v, "spec.hooks.onSuccess.timeout", spec.GetHooks().GetOnSuccess().GetTimeout()) && whole
+	whole = checkDuration(v, "spec.hooks.onFailure.timeout", spec.GetHooks().GetOnFailure().GetTimeout()) && whole
+	whole = checkDuration(v, "spec.hooks.onExit.timeout", spec.GetHooks().GetOnExit().GetTimeout()) && whole
 	whole = checkDuration(v, "spec.retention.maxAge", spec.GetRetention().GetMaxAge()) && whole
 
 	domain := codec.SpecFromProto(spec)
@@ -80,6 +86,14 @@ func checkSpec(v *state.Violations, spec *leaderdv1.JobSpec) {
 			domain.Retry.InitialBackoff, domain.Retry.MaxBackoff = 0, 0
 		}
 		domain.Retention.MaxAge = 0
+		if domain.CircuitBreaker != nil {
+			domain.CircuitBreaker.CoolDown = 0
+		}
+		for n := state.HookOnSuccess; n <= state.HookOnExit; n++ {
+			if h := domain.Hooks.Of(n); h != nil {
+				h.Timeout = 0
+			}
+		}
 	}
 	if bad, ok := errors.AsType[state.Violations](domain.Validate(ScheduleChecks)); ok {
 		*v = append(*v, bad...)

@@ -115,6 +115,7 @@ func inside(path, of string) bool {
 // allowed and it is not a dry run.
 func applyJobs(ctx context.Context, d Deps, a *api, jobs []fileJob, dryRun bool, reason string) error {
 	code := exitOK
+	jobs = inOrder(jobs, func(j fileJob) *leaderdv1.Job { return j.job })
 	checked := make([]*leaderdv1.UpdateJobResponse, len(jobs))
 	for i, j := range jobs {
 		resp, err := update(ctx, a, j.job, true, reason)
@@ -128,6 +129,12 @@ func applyJobs(ctx context.Context, d Deps, a *api, jobs []fileJob, dryRun bool,
 			code = max(code, complain(d, j, err))
 		}
 		checked[i] = resp
+	}
+	if code == exitOK {
+		var err error
+		if code, err = missingUpstream(ctx, d, a, jobs); err != nil {
+			return err
+		}
 	}
 	if code != exitOK {
 		return silentError{code}

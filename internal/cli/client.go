@@ -58,6 +58,7 @@ type api struct {
 	cluster     leaderdv1.ClusterServiceClient
 	dead        leaderdv1.DeadLetterServiceClient
 	queue       leaderdv1.QueueServiceClient
+	circuits    leaderdv1.CircuitServiceClient
 	conn        *failover
 }
 
@@ -112,6 +113,7 @@ func (o *dialer) dial() (*api, error) {
 		cluster:     leaderdv1.NewClusterServiceClient(via),
 		dead:        leaderdv1.NewDeadLetterServiceClient(via),
 		queue:       leaderdv1.NewQueueServiceClient(via),
+		circuits:    leaderdv1.NewCircuitServiceClient(via),
 		conn:        conn,
 	}, nil
 }

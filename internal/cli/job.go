@@ -28,6 +28,7 @@ func jobCommand(d Deps) *cobra.Command {
 		jobExplain(d, o),
 		jobSimulate(d, o),
 		jobCheckpoint(d, o),
+		jobResetCircuit(d, o),
 	)
 	c.Aliases = []string{"jobs"}
 	o.bind(c.PersistentFlags(), d)
@@ -153,7 +154,15 @@ func jobGet(d Deps, o *dialer) *cobra.Command {
 			if f != formatTable {
 				return printOne(d.Stdout, f, resp.GetJob())
 			}
-			return printJob(d, resp.GetJob())
+			var circuit *leaderdv1.Circuit
+			if resp.GetJob().GetSpec().GetCircuitBreaker() != nil {
+				resp, err := a.circuits.GetCircuit(ctx, &leaderdv1.GetCircuitRequest{Name: name})
+				if err != nil && reason(err) != leaderdv1.ErrorReason_ERROR_REASON_NO_CIRCUIT.String() {
+					return err
+				}
+				circuit = resp.GetCircuit()
+			}
+			return printJob(d, resp.GetJob(), circuit)
 		}),
 	}
 	ns.bind(c, o)
@@ -161,7 +170,7 @@ func jobGet(d Deps, o *dialer) *cobra.Command {
 	return c
 }
 
-func printJob(d Deps, j *leaderdv1.Job) error {
+func printJob(d Deps, j *leaderdv1.Job, circuit *leaderdv1.Circuit) error {
 	t := newTable(d.Stdout)
 	t.row("name:", shortJob(j.GetName()))
 	t.row("state:", jobState(j))
@@ -170,6 +179,9 @@ func printJob(d Deps, j *leaderdv1.Job) error {
 	}
 	if q := j.GetQuarantine(); q != "" {
 		t.row("quarantine:", q)
+	}
+	if circuit != nil {
+		t.row("circuit:", circuitText(circuit))
 	}
 	t.row("next:", instant(j.GetNextSlot()))
 	t.row("generation:", strconv.FormatInt(j.GetGeneration(), 10))

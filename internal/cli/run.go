@@ -32,6 +32,7 @@ type runSelection struct {
 	node   string
 	since  string
 	limit  int
+	chain  string
 	wide   bool
 	f      format
 }
@@ -44,7 +45,8 @@ func runList(d Deps, o *dialer) *cobra.Command {
 		Short:   "List runs, the newest first",
 		Example: `  leaderd run list --job backup --limit 10
   leaderd run list -A --state failed,missed --since 24h
-  leaderd run list --node n1 --state running`,
+  leaderd run list --node n1 --state running
+  leaderd run list --correlation extract/20261130T020000Z`,
 		Args: noArgs,
 		RunE: o.with(func(ctx context.Context, a *api, _ []string) error {
 			req, err := q.request(time.Now())
@@ -60,6 +62,7 @@ func runList(d Deps, o *dialer) *cobra.Command {
 	c.Flags().StringSliceVar(&q.states, "state", nil, "only runs in these states, such as failed,missed")
 	c.Flags().StringVar(&q.node, "node", "", "only runs that this node has or had a try at")
 	c.Flags().StringVar(&q.since, "since", "", "only runs that were due in this time (24h) or since then (2026-11-30T02:00:00Z)")
+	c.Flags().StringVar(&q.chain, "correlation", "", "only runs of this chain: the correlation of any of them, or JOB/RUN of its first")
 	c.Flags().BoolVar(&q.wide, "wide", false, "tell how far runs have come, and when they may end")
 	c.Flags().IntVar(&q.limit, "limit", 100, "at most this many; 0: all")
 	c.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
@@ -78,6 +81,7 @@ func (q *runSelection) request(now time.Time) (*leaderdv1.ListRunsRequest, error
 	}
 	req := &leaderdv1.ListRunsRequest{
 		Parent: "namespaces/" + q.ns.name + "/jobs/-", Order: leaderdv1.ListRunsRequest_ORDER_NEWEST, Node: q.node, Progress: q.wide,
+		Correlation: q.chain,
 	}
 	if q.all {
 		req.Parent = "namespaces/-/jobs/-"

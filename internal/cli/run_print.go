@@ -31,6 +31,7 @@ func printRun(d Deps, r *leaderdv1.Run) error {
 	if r.GetOrigin() != "" {
 		t.row("repeats:", runID(r.GetOrigin()))
 	}
+	printChain(t, r)
 	if p := lastAttempt(r).GetProgress(); p != nil {
 		text := strings.TrimSpace(progressText(p) + " " + printableOutput(p.GetMessage()))
 		if p.GetReportTime() != nil {
@@ -46,6 +47,9 @@ func printRun(d Deps, r *leaderdv1.Run) error {
 		return err
 	}
 	if err := printAttempts(d, r); err != nil {
+		return err
+	}
+	if err := printHooks(d, r); err != nil {
 		return err
 	}
 	tail := r.GetOutputTail()

@@ -245,7 +245,7 @@ func diffSnapshot(ctx context.Context, a *api, s *snapshot) ([]restoration, erro
 		}
 		out = append(out, x)
 	}
-	for _, j := range s.jobs {
+	for _, j := range inOrder(s.jobs, func(j *leaderdv1.Job) *leaderdv1.Job { return j }) {
 		x := restoration{what: "job " + shortJob(j.GetName()), how: "create", do: func(ctx context.Context) error { return restoreJob(ctx, a, j, reason) }}
 		if i := slices.IndexFunc(now.jobs, func(have *leaderdv1.Job) bool { return have.GetName() == j.GetName() }); i >= 0 {
 			have := now.jobs[i]

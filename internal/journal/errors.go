@@ -31,6 +31,7 @@ var classes = []struct {
 	{errKind, class{codes.Unimplemented, ""}},
 	{state.ErrNotRegistered, class{codes.NotFound, "registration is gone"}},
 	{state.ErrNameTaken, class{codes.AlreadyExists, ""}},
+	{store.ErrNotFound, class{codes.NotFound, "there is no such record"}},
 	{store.ErrTooLarge, class{codes.InvalidArgument, ""}},
 	{state.ErrCheckpointChanged, class{codes.FailedPrecondition, ""}},
 	{store.ErrChanged, class{codes.FailedPrecondition, ""}},

@@ -25,6 +25,8 @@ const (
 	maxShards = 1 << 20
 	// maxAddressBytes bounds a node's address and version each.
 	maxAddressBytes = 512
+	// maxCorrelation bounds a correlation: a job's name and a run's id.
+	maxCorrelation = state.MaxNameBytes + 1 + maxRunBytes
 
 	minTTL = time.Second
 	maxTTL = time.Hour
@@ -158,6 +160,13 @@ func checkClaim(c *state.Claim) error {
 		v = append(v, bad...)
 	}
 	addAttempts(&v, "live.attempts", l.Attempts)
+	addCircuit(&v, l.Circuit)
+	if n := len(l.Correlation); n > maxCorrelation {
+		v.Add("live.correlation", "has %d bytes; at most %d are allowed", n, maxCorrelation)
+	}
+	if n := len(l.Upstream); n > state.MaxAfter {
+		v.Add("live.upstream", "has %d runs; at most %d are allowed", n, state.MaxAfter)
+	}
 	return v.Err()
 }
 
@@ -187,6 +196,10 @@ func checkFinish(f *state.Finish) error {
 	}
 	addAttempts(&v, "live.attempts", f.Live.Attempts)
 	addAttempts(&v, "attempt", []state.Attempt{f.Attempt})
+	addCircuit(&v, f.Live.Circuit)
+	for i := range f.Hooks {
+		addHook(&v, &f.Hooks[i])
+	}
 	if n := len(f.Tail); n > state.MaxTailBytes {
 		v.Add("tail", "has %d bytes; at most %d are allowed", n, state.MaxTailBytes)
 	}
@@ -252,5 +265,39 @@ func checkProgress(p *state.ProgressReport) error {
 	if n := len(p.Progress.Message); n > state.MaxProgressMessage {
 		v.Add("progress.message", "has %d bytes; at most %d are allowed", n, state.MaxProgressMessage)
 	}
+	return v.Err()
+}
+
+func addCircuit(v *state.Violations, b *state.CircuitBreaker) {
+	if b == nil {
+		return
+	}
+	if why := state.CheckName(b.Target); b.Target != "" && why != "" {
+		v.Add("live.circuit.target", "%s", why)
+	}
+	if b.Window < 0 || b.Window > state.MaxCircuitWindow {
+		v.Add("live.circuit.window", "%d is outside 0–%d", b.Window, state.MaxCircuitWindow)
+	}
+}
+
+func addHook(v *state.Violations, h *state.HookRun) {
+	if h.Name < state.HookOnSuccess || h.Name > state.HookOnExit {
+		v.Add("hook.name", "%d is none that this version knows", h.Name)
+	}
+	if n := len(h.Error); n > state.MaxErrorBytes {
+		v.Add("hook.error", "has %d bytes; at most %d are allowed", n, state.MaxErrorBytes)
+	}
+	if n := len(h.Tail); n > state.MaxHookTail {
+		v.Add("hook.tail", "has %d bytes; at most %d are allowed", n, state.MaxHookTail)
+	}
+}
+
+func checkHook(r *state.HookReport) error {
+	var v state.Violations
+	addRun(&v, r.Job, r.Run, 0)
+	if r.Token <= 0 {
+		v.Add("token", "%d is no token", r.Token)
+	}
+	addHook(&v, &r.Hook)
 	return v.Err()
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
+	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
 )
 
@@ -317,6 +318,15 @@ func (s *Server) do(ctx context.Context, e *workerv1.RecordEntry, a *workerv1.Re
 			return err
 		}
 		a.Kind = &workerv1.RecordAnswer_Token{Token: codec.TokenAnswer(st)}
+	case *workerv1.RecordEntry_Hook:
+		r := codec.HookReportFromProto(k.Hook)
+		if err := checkHook(&r); err != nil {
+			return fmt.Errorf("hook: %w", err)
+		}
+		if err := s.store.NoteHook(ctx, r); err != nil {
+			return err
+		}
+		a.Kind = &workerv1.RecordAnswer_Token{Token: codec.TokenAnswer(state.TokenStored)}
 	default:
 		return errKind
 	}
@@ -334,6 +344,8 @@ func kind(e *workerv1.RecordEntry) string {
 		return "checkpoint"
 	case *workerv1.RecordEntry_Progress:
 		return "progress"
+	case *workerv1.RecordEntry_Hook:
+		return "hook"
 	}
 	return "unknown"
 }

@@ -26,6 +26,7 @@ type Recorder interface {
 	Finish(ctx context.Context, f state.Finish) (state.TokenStatus, error)
 	Checkpoint(ctx context.Context, c state.Checkpoint) (state.CheckpointResult, error)
 	SaveProgress(ctx context.Context, p state.ProgressReport) (state.TokenStatus, error)
+	NoteHook(ctx context.Context, r state.HookReport) error
 }
 
 // Checkpoints reads what runs have saved; *store.Store is one.

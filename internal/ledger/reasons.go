@@ -19,6 +19,7 @@ func Reasons() []Reason {
 	return []Reason{
 		{state.StateLost.String(), "the executor that had claimed it vanished, the work may have run in part or in full, and the job is at_most_once, so that it does not start again", "Look at what the work did; trigger a run if it is to be done again."},
 		{state.ReasonOverlap, "as many runs were live as the job, or its concurrencyKey, may have, and its overlap policy let no other start or wait; of a run that was cancelled: a newer one was due, and the policy is cancel", "Make the work shorter or the schedule wider, set a timeout, or choose another overlap policy."},
+		{state.ReasonCircuitOpen, "runs of the job, or of others with its target, had failed, and its circuit breaker lets none start for a while; the detail says until when and why", "Look at the runs that failed. job reset-circuit lets runs start at once; else one starts as a probe after the cool-down."},
 		{state.ReasonReplaced, "it waited for other runs, and a newer one took its place, as the job's overlap policy has it", "None, unless each is to run: then overlap: queue."},
 		{state.ReasonRequested, "somebody asked for the run's end; the detail says who and why", "None."},
 		{state.ReasonQueued, "the run waits for other runs, as the job's overlap policy has it, or for room at one of its limits", "Wait, or cancel what is live."},

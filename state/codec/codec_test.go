@@ -83,6 +83,56 @@ var (
 		}
 		return s
 	})
+	breakers = rapid.Custom(func(t *rapid.T) *state.CircuitBreaker {
+		if rapid.Bool().Draw(t, "none") {
+			return nil
+		}
+		return &state.CircuitBreaker{
+			Failures: smalls.Draw(t, "failures"), Rate: smalls.Draw(t, "rate"), Window: smalls.Draw(t, "window"),
+			CoolDown: durations.Draw(t, "cool-down"), Target: texts.Draw(t, "target"),
+		}
+	})
+	upstreams = rapid.Custom(func(t *rapid.T) state.Upstream {
+		return state.Upstream{Job: texts.Draw(t, "job"), Run: state.RunID(texts.Draw(t, "run")), State: states.Draw(t, "state")}
+	})
+	chains = rapid.Custom(func(t *rapid.T) state.Chain {
+		return state.Chain{Correlation: texts.Draw(t, "correlation"), Upstream: emptyIsNil(rapid.SliceOfN(upstreams, 0, 3)).Draw(t, "upstream")}
+	})
+	hookRuns = rapid.Custom(func(t *rapid.T) state.HookRun {
+		h := state.HookRun{
+			Name: state.HookName(rapid.IntRange(0, 3).Draw(t, "name")), State: states.Draw(t, "state"),
+			Started: times.Draw(t, "started"), Ended: times.Draw(t, "ended"), HasCode: rapid.Bool().Draw(t, "has"),
+			Error: texts.Draw(t, "error"), Tail: blobs.Draw(t, "tail"),
+		}
+		if h.HasCode {
+			h.ExitCode = smalls.Draw(t, "code")
+		}
+		return h
+	})
+	hookLists = emptyIsNil(rapid.SliceOfN(hookRuns, 0, 2))
+	commands  = rapid.Custom(func(t *rapid.T) *state.Command {
+		return &state.Command{
+			Argv: lists.Draw(t, "argv"), Shell: texts.Draw(t, "shell"), Env: maps.Draw(t, "env"), Dir: texts.Draw(t, "dir"),
+		}
+	})
+	requests = rapid.Custom(func(t *rapid.T) *state.HTTP {
+		return &state.HTTP{
+			Method: texts.Draw(t, "method"), URL: texts.Draw(t, "url"), Header: maps.Draw(t, "header"), Body: blobs.Draw(t, "body"),
+			ExpectedCodes: emptyIsNil(rapid.SliceOfN(rapid.IntRange(100, 599), 0, 3)).Draw(t, "codes"),
+		}
+	})
+	hooks = rapid.Custom(func(t *rapid.T) *state.Hook {
+		h := &state.Hook{Timeout: durations.Draw(t, "timeout")}
+		switch rapid.IntRange(0, 3).Draw(t, "hook") {
+		case 0:
+			return nil
+		case 1:
+			h.Command = commands.Draw(t, "command")
+		case 2:
+			h.HTTP = requests.Draw(t, "http")
+		}
+		return h
+	})
 	splits = rapid.Custom(func(t *rapid.T) *state.Split {
 		s := shardSpecs.Draw(t, "shards")
 		if s == nil {
@@ -99,6 +149,7 @@ var (
 			GateKey: rapid.SampledFrom([]string{"", "db", "ü/%"}).Draw(t, "gate key"), Place: rapid.IntRange(0, state.MaxConcurrent).Draw(t, "place"),
 			AtMostOnce: rapid.Bool().Draw(t, "amo"), Attempts: attemptLists.Draw(t, "attempts"),
 			Header: numbers.Draw(t, "header"), End: shardEnds.Draw(t, "end"), Split: splits.Draw(t, "split"),
+			Circuit: breakers.Draw(t, "circuit"), Chain: chains.Draw(t, "chain"),
 		}
 	})
 	// keyed are live records with what their key tells.
@@ -169,16 +220,21 @@ func TestSpecs(t *testing.T) {
 				Keep:  smalls.Draw(t, "keep"), Body: rapid.Bool().Draw(t, "body"),
 			}
 		}
+		s.CircuitBreaker, s.KeepResult = breakers.Draw(t, "circuit"), rapid.Bool().Draw(t, "keep result")
+		if rapid.Bool().Draw(t, "hooks") {
+			s.Hooks = &state.Hooks{OnSuccess: hooks.Draw(t, "success"), OnFailure: hooks.Draw(t, "failure"), OnExit: hooks.Draw(t, "exit")}
+		}
+		if rapid.Bool().Draw(t, "after") {
+			s.After = &state.After{
+				Jobs: lists.Draw(t, "jobs"), Mode: state.AfterMode(rapid.IntRange(0, 1).Draw(t, "mode")),
+				On: state.AfterCondition(rapid.IntRange(0, 2).Draw(t, "on")),
+			}
+		}
 		switch rapid.IntRange(0, 3).Draw(t, "target") {
 		case 1:
-			s.Command = &state.Command{
-				Argv: lists.Draw(t, "argv"), Shell: texts.Draw(t, "shell"), Env: maps.Draw(t, "env"), Dir: texts.Draw(t, "dir"),
-			}
+			s.Command = commands.Draw(t, "command")
 		case 2:
-			s.HTTP = &state.HTTP{
-				Method: texts.Draw(t, "method"), URL: texts.Draw(t, "url"), Header: maps.Draw(t, "header"), Body: blobs.Draw(t, "body"),
-				ExpectedCodes: emptyIsNil(rapid.SliceOfN(rapid.IntRange(100, 599), 0, 3)).Draw(t, "codes"),
-			}
+			s.HTTP = requests.Draw(t, "http")
 		case 3:
 			s.NoOp = true
 		}
@@ -270,6 +326,7 @@ func TestRecords(t *testing.T) {
 			Recorded: times.Draw(t, "recorded"), Shards: smalls.Draw(t, "shards"), Attempts: attemptLists.Draw(t, "attempts"),
 			Tail: blobs.Draw(t, "tail"), OutputBytes: numbers.Draw(t, "bytes"),
 			Ends: emptyIsNil(rapid.SliceOfN(lives, 0, 3)).Draw(t, "ends"), Split: splits.Draw(t, "split"),
+			Hooks: hookLists.Draw(t, "hooks"), Result: rapid.Bool().Draw(t, "result"), Chain: chains.Draw(t, "chain"),
 		}
 		same(t, r, RecordFromProto(sent(t, RecordToProto(&r))))
 		var written statev1.Record
@@ -333,6 +390,7 @@ func TestFinishes(t *testing.T) {
 			Live: keyed.Draw(t, "live"), Attempt: attempts.Draw(t, "attempt"), Retry: times.Draw(t, "retry"), Reason: texts.Draw(t, "reason"),
 			Tail: blobs.Draw(t, "tail"), OutputBytes: numbers.Draw(t, "bytes"),
 			Saved: rapid.Bool().Draw(t, "saved"), Reported: rapid.Bool().Draw(t, "reported"),
+			Hooks: hookLists.Draw(t, "hooks"),
 		}
 		same(t, f, FinishFromProto(sent(t, FinishToProto(&f))))
 	})
@@ -382,4 +440,28 @@ func TestProgressReports(t *testing.T) {
 func TestRegistrations(t *testing.T) {
 	require.Equal(t, state.Registration{Owner: state.Owner{Node: "a", Revision: 3}, Lease: 4},
 		RegistrationFromProto("a", &workerv1.RegisterResponse{OwnerRevision: 3, Lease: 4}))
+}
+
+func TestCircuits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := state.Circuit{
+			State: state.CircuitState(rapid.IntRange(0, 2).Draw(t, "state")), Failures: smalls.Draw(t, "failures"), Outcomes: texts.Draw(t, "outcomes"),
+			Opened: times.Draw(t, "opened"), Until: times.Draw(t, "until"), Detail: texts.Draw(t, "detail"),
+			ProbeJob: texts.Draw(t, "job"), Probe: state.RunID(texts.Draw(t, "probe")),
+		}
+		value, err := MarshalCircuit(&c)
+		require.NoError(t, err)
+		got, err := UnmarshalCircuit(value)
+		require.NoError(t, err)
+		same(t, c, got)
+	})
+}
+
+func TestHookReports(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := state.HookReport{
+			Job: jobIDs.Draw(t, "job"), Run: state.RunID(texts.Draw(t, "run")), Token: numbers.Draw(t, "token"), Hook: hookRuns.Draw(t, "hook"),
+		}
+		same(t, r, HookReportFromProto(sent(t, HookReportToProto(&r))))
+	})
 }

@@ -36,6 +36,10 @@ func LiveToProto(l *state.Live) *statev1.Live {
 		End:        shardEndToProto(l.End),
 		Split:      splitToProto(l.Split),
 		Holds:      holdsToProto(l.Holds),
+
+		Circuit:     breakerToProto(l.Circuit),
+		Correlation: l.Correlation,
+		Upstream:    UpstreamToProto(l.Upstream),
 	}
 }
 
@@ -65,6 +69,8 @@ func LiveFromProto(p *statev1.Live) state.Live {
 		End:        shardEndFromProto(p.GetEnd()),
 		Split:      splitFromProto(p.GetSplit()),
 		Holds:      holdsFromProto(p.GetHolds()),
+		Circuit:    breakerFromProto(p.GetCircuit()),
+		Chain:      ChainFromProto(p),
 	}
 }
 
@@ -162,6 +168,10 @@ func RecordToProto(r *state.Record) *statev1.Record {
 		Tries:       int32(r.Tries), //nolint:gosec // bounded by MaxAttempts
 		Ends:        endsToProto(r.Ends),
 		Split:       splitToProto(r.Split),
+		Hooks:       hookRunsToProto(r.Hooks),
+		Result:      r.Result,
+		Correlation: r.Correlation,
+		Upstream:    UpstreamToProto(r.Upstream),
 	}
 }
 
@@ -184,5 +194,8 @@ func RecordFromProto(p *statev1.Record) state.Record {
 		Tries:       int(p.GetTries()),
 		Ends:        endsFromProto(p.GetEnds()),
 		Split:       splitFromProto(p.GetSplit()),
+		Hooks:       hookRunsFromProto(p.GetHooks()),
+		Result:      p.GetResult(),
+		Chain:       ChainFromProto(p),
 	}
 }

@@ -26,6 +26,8 @@ func SpecToProto(s *state.JobSpec) *leaderdv1.JobSpec {
 	retryToProto(s, p)
 	limitsToProto(s, p)
 	p.Shards = ShardsToProto(s.Shards)
+	p.CircuitBreaker, p.Hooks = breakerToProto(s.CircuitBreaker), hooksToProto(s.Hooks)
+	p.After, p.KeepResult = afterToProto(s.After), s.KeepResult
 	if s.Overlap != state.OverlapSkip {
 		p.Overlap = overlapToProto(s.Overlap)
 	}
@@ -60,17 +62,9 @@ func SpecToProto(s *state.JobSpec) *leaderdv1.JobSpec {
 	}
 	switch {
 	case s.Command != nil:
-		p.Target = &leaderdv1.JobSpec_Command{Command: &leaderdv1.Command{
-			Argv: s.Command.Argv, Shell: s.Command.Shell, Env: s.Command.Env, Dir: s.Command.Dir,
-		}}
+		p.Target = &leaderdv1.JobSpec_Command{Command: commandToProto(s.Command)}
 	case s.HTTP != nil:
-		h := &leaderdv1.Http{
-			Method: s.HTTP.Method, Url: s.HTTP.URL, Headers: s.HTTP.Header, Body: s.HTTP.Body,
-		}
-		for _, c := range s.HTTP.ExpectedCodes {
-			h.ExpectedCodes = append(h.ExpectedCodes, int32(c)) //nolint:gosec // a status code
-		}
-		p.Target = &leaderdv1.JobSpec_Http{Http: h}
+		p.Target = &leaderdv1.JobSpec_Http{Http: httpToProto(s.HTTP)}
 	case s.NoOp:
 		p.Target = &leaderdv1.JobSpec_Noop{Noop: &leaderdv1.NoOp{}}
 	}
@@ -103,6 +97,8 @@ func SpecFromProto(p *leaderdv1.JobSpec) state.JobSpec {
 	retryFromProto(p, &s)
 	limitsFromProto(p, &s)
 	s.Shards = ShardsFromProto(p.GetShards())
+	s.CircuitBreaker, s.Hooks = breakerFromProto(p.GetCircuitBreaker()), hooksFromProto(p.GetHooks())
+	s.After, s.KeepResult = AfterFromProto(p.GetAfter()), p.GetKeepResult()
 	s.Overlap = overlapFromProto(p.GetOverlap())
 	s.MaxConcurrent, s.QueueLimit = int(p.GetMaxConcurrent()), int(p.GetQueueLimit())
 	s.ConcurrencyKey = p.GetConcurrencyKey()
@@ -118,21 +114,37 @@ func SpecFromProto(p *leaderdv1.JobSpec) state.JobSpec {
 	}
 	switch t := p.GetTarget().(type) {
 	case *leaderdv1.JobSpec_Command:
-		s.Command = &state.Command{
-			Argv: t.Command.GetArgv(), Shell: t.Command.GetShell(), Env: t.Command.GetEnv(), Dir: t.Command.GetDir(),
-		}
+		s.Command = commandFromProto(t.Command)
 	case *leaderdv1.JobSpec_Http:
-		h := &state.HTTP{
-			Method: t.Http.GetMethod(), URL: t.Http.GetUrl(), Header: t.Http.GetHeaders(), Body: t.Http.GetBody(),
-		}
-		for _, c := range t.Http.GetExpectedCodes() {
-			h.ExpectedCodes = append(h.ExpectedCodes, int(c))
-		}
-		s.HTTP = h
+		s.HTTP = httpFromProto(t.Http)
 	case *leaderdv1.JobSpec_Noop:
 		s.NoOp = true
 	}
 	return s
+}
+
+func commandToProto(c *state.Command) *leaderdv1.Command {
+	return &leaderdv1.Command{Argv: c.Argv, Shell: c.Shell, Env: c.Env, Dir: c.Dir}
+}
+
+func commandFromProto(p *leaderdv1.Command) *state.Command {
+	return &state.Command{Argv: p.GetArgv(), Shell: p.GetShell(), Env: p.GetEnv(), Dir: p.GetDir()}
+}
+
+func httpToProto(h *state.HTTP) *leaderdv1.Http {
+	p := &leaderdv1.Http{Method: h.Method, Url: h.URL, Headers: h.Header, Body: h.Body}
+	for _, c := range h.ExpectedCodes {
+		p.ExpectedCodes = append(p.ExpectedCodes, int32(c)) //nolint:gosec // a status code
+	}
+	return p
+}
+
+func httpFromProto(p *leaderdv1.Http) *state.HTTP {
+	h := &state.HTTP{Method: p.GetMethod(), URL: p.GetUrl(), Header: p.GetHeaders(), Body: p.GetBody()}
+	for _, c := range p.GetExpectedCodes() {
+		h.ExpectedCodes = append(h.ExpectedCodes, int(c))
+	}
+	return h
 }
 
 // overlaps are the API's names of the policies.

@@ -96,10 +96,12 @@ func MarshalLive(l *state.Live) []byte {
 	w.number(21, int64(l.Snoozes))
 	w.text(22, string(l.Origin))
 	w.flag(23, l.DeadLetter)
+	w.breaker(24, l.Circuit)
 	w.number(30, l.Header)
 	w.shardEnd(31, l.End)
 	w.split(32, l.Split)
 	w.holds(70, l.Holds)
+	w.chain(&l.Chain)
 	return w
 }
 
@@ -120,10 +122,13 @@ func MarshalRecord(r *state.Record) []byte {
 	w.number(12, r.OutputBytes)
 	w.text(20, string(r.Origin))
 	w.number(21, int64(r.Tries))
+	w.hooks(22, r.Hooks)
 	for i := range r.Ends {
 		w.nested(30, MarshalLive(&r.Ends[i]))
 	}
 	w.split(31, r.Split)
+	w.flag(40, r.Result)
+	w.chain(&r.Chain)
 	return w
 }
 

@@ -125,7 +125,12 @@ func sameWords(asked, stored *state.Live) bool {
 		asked.Header == stored.Header && asked.Place == stored.Place && asked.GateKey == stored.GateKey &&
 		slices.Equal(asked.Holds, stored.Holds) &&
 		asked.Tries == stored.Tries && asked.Snoozes == stored.Snoozes && asked.Origin == stored.Origin && asked.DeadLetter == stored.DeadLetter &&
+		sameBreaker(asked.Circuit, stored.Circuit) && asked.Correlation == stored.Correlation && slices.Equal(asked.Upstream, stored.Upstream) &&
 		Micros(asked.Due) == Micros(stored.Due) && Micros(asked.Claimed) == Micros(stored.Claimed)
+}
+
+func sameBreaker(a, b *state.CircuitBreaker) bool {
+	return a == b || a != nil && b != nil && *a == *b
 }
 
 // FinishToProto is a finish as the journal's protocol has it.
@@ -145,6 +150,7 @@ func FinishToProto(f *state.Finish) *workerv1.Finish {
 		Saved:       f.Saved,
 		Reported:    f.Reported,
 		Result:      f.Result,
+		Hooks:       hookRunsToProto(f.Hooks),
 	}
 }
 
@@ -163,6 +169,7 @@ func FinishFromProto(p *workerv1.Finish) state.Finish {
 		Saved:       p.GetSaved(),
 		Reported:    p.GetReported(),
 		Result:      p.GetResult(),
+		Hooks:       hookRunsFromProto(p.GetHooks()),
 	}
 	if a := p.GetAttempt(); a != nil {
 		f.Attempt = AttemptFromProto(a)

@@ -56,12 +56,21 @@ func (s *Store) linksOf(id state.JobID, was *JobEntry, next *statev1.Job) (l lin
 	if was == nil {
 		return l
 	}
+	if ownCircuit(was.Message) && !ownCircuit(next) && next != nil {
+		l.ops = append(l.ops, kv.Delete(s.keys.ownCircuit(id)))
+	}
 	for _, name := range calendarsOf(was.Message.GetSpec()) {
 		if !slices.Contains(names, name) {
 			l.ops = append(l.ops, kv.Delete(s.keys.calendarUser(state.CalendarID{Namespace: id.Namespace, Name: name}, id.Name)))
 		}
 	}
 	return l
+}
+
+// ownCircuit tells whether a job has a circuit that is no other job's.
+func ownCircuit(j *statev1.Job) bool {
+	b := j.GetSpec().GetCircuitBreaker()
+	return b != nil && b.GetTarget() == ""
 }
 
 // snapshot puts the calendars that next names with it, and has the change rely on

@@ -36,7 +36,7 @@ func (s *Store) Claim(ctx context.Context, c state.Claim) (state.ClaimResult, er
 // store's until then.
 func (s *Store) StartClaim(ctx context.Context, c *state.Claim, done func(state.ClaimResult, error)) {
 	closed, known := s.closed.get()
-	if c.Split || c.Token != 0 || len(c.Limits) > 0 || !known || passedOver(c, closed) {
+	if c.Split || c.Token != 0 || len(c.Limits) > 0 || c.Live.Circuit != nil || !known || passedOver(c, closed) {
 		// Something has to be read first, or may have to be.
 		s.batch.flushes.Go(func() { done(s.Claim(ctx, *c)) })
 		return
@@ -196,17 +196,31 @@ func (s *Store) tryClaim(ctx context.Context, a *claiming, closed state.Closed) 
 		c: c, live: &a.live, slot: a.slot, last: a.last, closed: closed.Revision, changed: changed,
 		seen: s.holders.unchanged(c.Job, c.JobRevision, changed), places: a.places,
 	}
+	if len(a.limits) > 0 {
+		t.limits = slices.Clone(a.limits)
+	}
+	if c.Live.Circuit != nil && c.Token == 0 && !mutant.Off(mutant.Circuit) {
+		step, res, err := s.passCircuit(ctx, a, t)
+		if step == nil {
+			return nil, res, err
+		}
+		t.circuit = step
+	}
 	if a.places != "" {
 		a.live.Place = s.places.take(a.places, c.Gate.Limit, a.again)
 	}
 	if len(a.limits) > 0 {
-		t.limits = slices.Clone(a.limits)
 		t.inVain = s.guessLimits(t, a.again)
 	}
 	if a.places != "" || len(a.limits) > 0 {
 		a.value = marshalClaimed(&a.live)
 	}
 	s.claimRequest(t, a.value)
+	if t.circuit != nil {
+		if err := t.circuit.addTo(s, t.request); err != nil {
+			return nil, state.ClaimResult{}, err
+		}
+	}
 	return t, state.ClaimResult{}, nil
 }
 
@@ -218,6 +232,9 @@ func (s *Store) claimed(t *claimTry, res kv.TxnResult) state.ClaimResult {
 		if l := &t.limits[i]; l.Max == 0 {
 			s.buckets.set(l.key, bucket{l.next.Bucket, res.Revision})
 		}
+	}
+	if t.circuit != nil {
+		t.circuit.done(s, t.c.Job, res.Revision)
 	}
 	return state.ClaimResult{Status: state.Claimed, Live: *t.live}
 }
@@ -285,6 +302,7 @@ func (s *Store) carryOn(ctx context.Context, c *state.Claim, live *state.Live) (
 			live.Attempts, live.Exclusive, live.Due = before.Attempts, before.Exclusive, before.Due
 			live.Place, live.GateKey, live.Holds = before.Place, before.GateKey, before.Holds
 			live.Tries, live.Snoozes, live.Origin = before.Tries, before.Snoozes, before.Origin
+			live.Circuit, live.Chain = before.Circuit, before.Chain
 			return true, nil
 		}
 	}

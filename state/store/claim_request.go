@@ -24,6 +24,8 @@ type claimTry struct {
 	places  string // the prefix of the gate's places, of which it takes live.Place
 	limits  []limitTry
 	inVain  bool // it is known that it would be refused
+	// circuit is what the claim does with its run's circuit; nil: it has none.
+	circuit *circuitStep
 
 	request *request
 }

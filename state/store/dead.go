@@ -120,7 +120,8 @@ func (s *Store) RequeueDead(ctx context.Context, p state.Pending) (state.Pending
 		return p, err
 	}
 	var payload []byte
-	if p.Origin.Kind() == state.KindSubmit {
+	p.Chain = rec.Chain
+	if p.Origin.Kind().Given() {
 		if payload, err = s.GetPayload(ctx, p.Job, p.Origin); err != nil {
 			return p, err
 		}

@@ -24,6 +24,10 @@ var ErrStartedOnce = errors.New("the run starts at most once")
 // that no running attempt can end in. After kv.ErrUnknown it must be asked
 // again.
 func (s *Store) Finish(ctx context.Context, f state.Finish) (state.TokenStatus, error) {
+	if f.Live.Circuit != nil {
+		status, err := s.finishCounted(ctx, &f)
+		return s.finishAnswer(&f, status, err)
+	}
 	e, status, err := s.beginFinish(&f)
 	if e != nil {
 		res, failed := s.batch.do(ctx, e.request)
@@ -36,6 +40,10 @@ func (s *Store) Finish(ctx context.Context, f state.Finish) (state.TokenStatus, 
 // from another goroutine or from within the call. It must not block. f is the
 // store's until then.
 func (s *Store) StartFinish(ctx context.Context, f *state.Finish, done func(state.TokenStatus, error)) {
+	if f.Live.Circuit != nil { // which may have to be read
+		s.batch.flushes.Go(func() { done(s.Finish(ctx, *f)) })
+		return
+	}
 	e, status, err := s.beginFinish(f)
 	if e == nil {
 		done(s.finishAnswer(f, status, err))
@@ -69,6 +77,7 @@ type ending struct {
 	live    state.Live // with the attempt that ended
 	to      state.RunState
 	request *request
+	verdict *state.Record // nil: it waits for another attempt
 }
 
 // beginFinish makes the request, or answers nil and what is known without one.
@@ -90,6 +99,8 @@ func (s *Store) beginFinish(f *state.Finish) (*ending, state.TokenStatus, error)
 	}
 	rec := verdictOf(live, e.to, f.Reason, f.Attempt.Ended)
 	rec.Detail, rec.Tail, rec.OutputBytes = f.Detail, f.Tail, f.OutputBytes
+	rec.Hooks, rec.Result = f.Hooks, e.to == state.StateSucceeded && len(f.Result) > 0
+	e.verdict = &rec
 	e.request, _ = s.verdictRequest(live, &rec)
 	s.dropTraces(e.request, f)
 	s.keepResult(e.request, f)
@@ -108,6 +119,7 @@ func verdictOf(l *state.Live, to state.RunState, reason string, now time.Time) s
 		Attempts:   l.Attempts,
 		Origin:     l.Origin,
 		Tries:      l.Tries,
+		Chain:      l.Chain,
 	}
 }
 

@@ -97,6 +97,11 @@ func (s *Store) edit(ctx context.Context, e *edit) (JobEntry, state.Change, erro
 				return JobEntry{}, 0, err
 			}
 		}
+		if made == e {
+			if err := s.follow(ctx, e.id, was, next, e.dryRun, &links); err != nil {
+				return JobEntry{}, 0, err
+			}
+		}
 		version := made.version(was, next, change, have.generation+1, now)
 		if e.dryRun {
 			return s.entryOf(e.id, next, have.job.ModRevision, have.job.CreateRevision), change, nil
@@ -216,7 +221,7 @@ func (s *Store) commitEdit(
 		ops = ops[:1]
 	}
 	if prefix := s.keys.checkpointsOfJob(id); next == nil {
-		ops = append(ops, kv.DeleteRange(prefix, end(prefix)))
+		ops = append(ops, kv.DeleteRange(prefix, end(prefix)), kv.Delete(s.keys.ownCircuit(id)))
 	}
 	if next != nil {
 		value, err := proto.Marshal(next)

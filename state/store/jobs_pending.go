@@ -118,7 +118,7 @@ func (s *Store) putPending(ctx context.Context, p *state.Pending, dead int64, pa
 func marshalPending(p *state.Pending) ([]byte, error) {
 	return proto.Marshal(&statev1.Pending{
 		Requested: codec.Micros(p.Requested), Actor: p.Actor, Reason: p.Reason, AllowOverlap: p.AllowOverlap,
-		Origin: string(p.Origin),
+		Origin: string(p.Origin), Correlation: p.Correlation, Upstream: codec.UpstreamToProto(p.Upstream),
 	})
 }
 
@@ -159,6 +159,7 @@ func (s *Store) DecodePending(from kv.KeyValue) (state.Pending, error) {
 		AllowOverlap: message.GetAllowOverlap(),
 		Queued:       codec.Time(message.GetQueued()),
 		Origin:       state.RunID(message.GetOrigin()),
+		Chain:        codec.ChainFromProto(&message),
 	}, nil
 }
 

@@ -35,26 +35,39 @@ func (s *Store) markLost(ctx context.Context, term state.Term, l *state.Live, no
 		Number: l.Attempt, Node: l.Owner.Node, Token: l.Token, Term: l.Term, Claimed: l.Claimed, Ended: now,
 		State: state.StateLost, Error: "the executor's registration ended",
 	})
-	var r *request
+	var rec *state.Record
 	spent := l.Handovers() >= state.MaxHandovers
 	if l.AtMostOnce && !mutant.Off(mutant.AtMostOnce) || spent {
 		next.State = state.StateLost
-		rec := verdictOf(&next, state.StateLost, "", now)
-		if spent {
+		lost := verdictOf(&next, state.StateLost, "", now)
+		if rec = &lost; spent {
 			rec.Reason, rec.Detail = state.ReasonAttempts, fmt.Sprintf("executors were lost during %d attempts", l.Handovers())
 		}
-		r = s.foreignRequest(&next, &rec)
 	} else {
 		next.State, next.Owner, next.NextTry = state.StateWaiting, state.Owner{}, now
-		r = s.waitRequest(&next)
 	}
-	if !mutant.Off(mutant.OwnerGone) {
-		r.txn.If = append(r.txn.If, kv.Compare{
-			Key: s.keys.node(l.Owner.Node), Target: kv.TargetCreateRevision, Relation: kv.NotEqual, Int: l.Owner.Revision,
-		})
+	build := func() *request {
+		r := s.waitRequest
+		if rec != nil {
+			r = func(l *state.Live) *request { return s.foreignRequest(l, rec) }
+		}
+		made := r(&next)
+		if !mutant.Off(mutant.OwnerGone) {
+			made.txn.If = append(made.txn.If, kv.Compare{
+				Key: s.keys.node(l.Owner.Node), Target: kv.TargetCreateRevision, Relation: kv.NotEqual, Int: l.Owner.Revision,
+			})
+		}
+		made.txn.Else = s.tokenReads(&next)
+		return made
 	}
-	r.txn.Else = s.tokenReads(&next)
-	res, err := s.lead(ctx, term, r)
+	var res kv.TxnResult
+	var err error
+	send := func(r *request) (kv.TxnResult, error) { return s.lead(ctx, term, r) }
+	if rec == nil {
+		res, err = send(build())
+	} else {
+		res, err = s.commitVerdict(ctx, &next, rec, build, send)
+	}
 	if err != nil {
 		return state.Live{}, false, err
 	}
@@ -102,19 +115,23 @@ func (s *Store) giveUp(ctx context.Context, term state.Term, l *state.Live, rec 
 	if l.Token == 0 { // which would compare as "is not there"
 		return false, nil
 	}
-	r := s.foreignRequest(l, rec)
-	value, at := r.txn.Then[0].Value, 0
+	at := 0
 	if l.Header != 0 {
 		at = 1 // a shard's end is in its own record
 	}
-	r.txn.Else = s.tokenReads(l)
-	if job != 0 {
-		jobKey := s.keys.job(l.Job)
-		r.txn.If = append(r.txn.If, unchanged(jobKey, max(job, 0)))
-		r.reads = append(r.reads, s.batch.hash(jobKey))
-		r.txn.Else = append(r.txn.Else, keyOnly(jobKey))
-	}
-	res, err := s.lead(ctx, term, r)
+	var value []byte
+	res, err := s.commitVerdict(ctx, l, rec, func() *request {
+		r := s.foreignRequest(l, rec)
+		value = r.txn.Then[0].Value
+		r.txn.Else = s.tokenReads(l)
+		if job != 0 {
+			jobKey := s.keys.job(l.Job)
+			r.txn.If = append(r.txn.If, unchanged(jobKey, max(job, 0)))
+			r.reads = append(r.reads, s.batch.hash(jobKey))
+			r.txn.Else = append(r.txn.Else, keyOnly(jobKey))
+		}
+		return r
+	}, func(r *request) (kv.TxnResult, error) { return s.lead(ctx, term, r) })
 	if err != nil {
 		return false, err
 	}

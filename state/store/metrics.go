@@ -13,6 +13,7 @@ type metrics struct {
 	retries       *prometheus.CounterVec
 	claims        [state.ClaimQueued + 1]prometheus.Counter
 	finishes      [state.TokenFenced + 1]prometheus.Counter
+	circuits      [state.CircuitHalfOpen + 1]prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -46,6 +47,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}, []string{"status"})
 	for s, name := range [...]string{"unknown", "stored", "fenced"} {
 		m.finishes[s] = finishes.WithLabelValues(name)
+	}
+	circuits := f.NewCounterVec(prometheus.CounterOpts{
+		Name: "leaderd_store_circuits_total",
+		Help: "Changes of circuits that this node made, by what they became.",
+	}, []string{"state"})
+	for s := range m.circuits {
+		m.circuits[s] = circuits.WithLabelValues(state.CircuitState(s).String())
 	}
 	return m
 }

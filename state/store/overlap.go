@@ -93,16 +93,20 @@ func (s *Store) undecidedRun(t *claimTry, v *refusal) *request {
 
 // skip gives a due run the verdict skipped.
 func (s *Store) skip(ctx context.Context, t *claimTry, v *refusal, reason, detail string) (status state.ClaimStatus, again bool, err error) {
-	c, live := t.c, t.live
 	r := s.undecidedRun(t, v)
+	s.putSkipped(t, r, reason, detail)
+	return s.decideOverlap(ctx, t, v, r, state.ClaimSkipped)
+}
+
+// putSkipped has a request give the run of a claim the verdict skipped.
+func (s *Store) putSkipped(t *claimTry, r *request, reason, detail string) {
+	c, live := t.c, t.live
 	rec := skipped(live, live.Due, reason, detail)
-	rec.Origin = live.Origin
-	value := codec.MarshalRecord(rec)
-	r.txn.Then = []kv.Op{kv.Put(s.keys.historyRun(c.Job, live.Run), value, 0)}
+	rec.Origin, rec.Chain = live.Origin, live.Chain
+	r.txn.Then = append(r.txn.Then, kv.Put(s.keys.historyRun(c.Job, live.Run), codec.MarshalRecord(rec), 0))
 	if c.Pending != 0 {
 		r.txn.Then = append(r.txn.Then, kv.Delete(s.keys.pendingRun(c.Job, live.Run)))
 	}
-	return s.decideOverlap(ctx, t, v, r, state.ClaimSkipped)
 }
 
 // decideOverlap commits a request of undecidedRun.
@@ -239,7 +243,7 @@ func (s *Store) queueOverlap(ctx context.Context, t *claimTry, v *refusal) (stat
 func (s *Store) replace(t *claimTry, r *request, p *state.Pending) {
 	historyKey, pendingKey := s.keys.historyRun(p.Job, p.Run), s.keys.pendingRun(p.Job, p.Run)
 	rec := skipped(t.live, p.Requested, state.ReasonReplaced, "run "+string(t.live.Run)+" took its place")
-	rec.Origin = p.Origin
+	rec.Origin, rec.Chain = p.Origin, p.Chain
 	value := codec.MarshalRecord(rec)
 	r.txn.If = append(r.txn.If, unchanged(pendingKey, p.Revision), absent(historyKey), absentBelow(s.keys.shardsOf(p.Job, p.Run)))
 	r.txn.Then = append(r.txn.Then, kv.Put(historyKey, value, 0), kv.Delete(pendingKey))
@@ -264,6 +268,7 @@ func queuedValue(own *state.Pending, live *state.Live) ([]byte, error) {
 	p := &statev1.Pending{
 		Requested: codec.Micros(own.Requested), Actor: own.Actor, Reason: own.Reason, AllowOverlap: own.AllowOverlap,
 		Queued: codec.Micros(live.Claimed), Origin: string(own.Origin),
+		Correlation: own.Correlation, Upstream: codec.UpstreamToProto(own.Upstream),
 	}
 	if own.Run == "" {
 		p.Requested = codec.Micros(live.Due)

@@ -199,7 +199,8 @@ func decodeRecord(id state.JobID, run state.RunID, from kv.KeyValue) (state.Reco
 		return state.Record{}, fmt.Errorf("%w: key %q: %w", ErrCorrupt, from.Key, err)
 	}
 	rec := codec.RecordFromProto(&message)
-	rec.Job, rec.Run, rec.Revision = id, run, from.ModRevision
+	// A note of a hook writes the record once more; the verdict is of before.
+	rec.Job, rec.Run, rec.Revision = id, run, from.CreateRevision
 	return rec, nil
 }
 

@@ -132,6 +132,7 @@ func (s *Store) claimShard(ctx context.Context, c *state.Claim) (state.ClaimResu
 		live := c.Live
 		live.Job, live.Exclusive, live.State = c.Job, false, state.StateRunning
 		live.Shards, live.Due, live.Header = header.Split.Total(), header.Due, header.Token
+		live.Circuit = nil // which counts the run, by its header
 		if c.Token != 0 {
 			ok, err := s.carryOnShard(ctx, c, &live)
 			if err != nil || !ok {
@@ -234,6 +235,7 @@ func (s *Store) carryOnShard(ctx context.Context, c *state.Claim, live *state.Li
 		return false, nil //nolint:nilerr // that a transition is refused is the answer
 	}
 	live.Attempts, live.Tries, live.Snoozes, live.Origin = before.Attempts, before.Tries, before.Snoozes, before.Origin
+	live.Chain = before.Chain
 	return true, nil
 }
 

@@ -58,6 +58,27 @@ func (s *Store) conclude(ctx context.Context, term state.Term, header *state.Liv
 		return false, nil
 	}
 	value := codec.MarshalRecord(rec)
+	res, err := s.commitVerdict(ctx, header, rec, func() *request { return s.concludeRequest(header, rec, value, seen) },
+		func(r *request) (kv.TxnResult, error) { return s.lead(ctx, term, r) })
+	if err != nil {
+		return false, err
+	}
+	if !res.Succeeded && !wrote(res.Results[0], value) {
+		return false, over(term, res)
+	}
+	s.headers.drop(headerKey{header.Job, header.Run})
+	if header.Exclusive {
+		s.holders.set(header.Job, holder{})
+	}
+	if header.Place != 0 {
+		s.places.free(s.keys.placesOf(header.Job, header.GateKey), header.Place)
+	}
+	s.freeHolds(header)
+	return true, nil
+}
+
+// concludeRequest is Conclude's, but for the term and the circuit.
+func (s *Store) concludeRequest(header *state.Live, rec *state.Record, value []byte, seen int64) *request {
 	k := s.keys.names(header)
 	shards := s.keys.shardsOf(header.Job, header.Run)
 	r := &request{
@@ -92,28 +113,13 @@ func (s *Store) conclude(ctx context.Context, term state.Term, header *state.Liv
 	for _, prefix := range traces {
 		r.txn.Then = append(r.txn.Then, kv.DeleteRange(prefix, end(prefix)))
 	}
-	if rec.State == state.StateSucceeded && header.Run.Kind() == state.KindSubmit {
+	if rec.State == state.StateSucceeded && header.Run.Kind().Given() {
 		payloadKey := s.keys.payload(header.Job, header.Run)
 		r.txn.Then = append(r.txn.Then, kv.Delete(payloadKey))
 		r.writes = append(r.writes, s.batch.hash(payloadKey))
 	}
 	r.txn.Else = []kv.Op{kv.Get(k.history)}
-	res, err := s.lead(ctx, term, r)
-	if err != nil {
-		return false, err
-	}
-	if !res.Succeeded && !wrote(res.Results[0], value) {
-		return false, over(term, res)
-	}
-	s.headers.drop(headerKey{header.Job, header.Run})
-	if header.Exclusive {
-		s.holders.set(header.Job, holder{})
-	}
-	if header.Place != 0 {
-		s.places.free(s.keys.placesOf(header.Job, header.GateKey), header.Place)
-	}
-	s.freeHolds(header)
-	return true, nil
+	return r
 }
 
 // RunShards reads a run that is split, linearizably and as of one revision. A record of

@@ -76,16 +76,17 @@ func (c Config) Validate() error {
 // Store keeps the domain in a kv.KV. Its methods may be called concurrently;
 // they block until the store has answered or their context is done.
 type Store struct {
-	kv      kv.KV
-	keys    keys
-	log     hclog.Logger
-	batch   *batcher
-	closed  closedCache
-	changed changedCache
-	holders holders
-	places  places
-	buckets buckets
-	headers headers
+	kv       kv.KV
+	keys     keys
+	log      hclog.Logger
+	batch    *batcher
+	closed   closedCache
+	changed  changedCache
+	holders  holders
+	places   places
+	buckets  buckets
+	headers  headers
+	circuits circuits
 	// keyLeases are those of idempotency keys.
 	keyLeases keyLeases
 	metrics   *metrics

@@ -180,7 +180,7 @@ func (s *Store) keepResult(r *request, f *state.Finish) {
 	if f.Attempt.State != state.StateSucceeded {
 		return
 	}
-	if l.Run.Kind() == state.KindSubmit && l.Header == 0 { // else other shards may need it
+	if l.Run.Kind().Given() && l.Header == 0 { // else other shards may need it
 		payloadKey := s.keys.payload(l.Job, l.Run)
 		r.txn.Then = append(r.txn.Then, kv.Delete(payloadKey))
 		r.writes = append(r.writes, s.batch.hash(payloadKey))

@@ -329,8 +329,8 @@ func (s *Store) sortOut(sw *sweep) (remove, pack []candidate) {
 			}
 		case old || len(remove) < excess:
 			remove = append(remove, c)
-		case c.record != nil && len(sw.plain)-i+sw.after > plainRuns && !sw.saved[run] && run.Kind() != state.KindSubmit:
-			// What a submitted run was given and left goes with its record.
+		case c.record != nil && len(sw.plain)-i+sw.after > plainRuns && !sw.saved[run] && !run.Kind().Given() && !record.GetResult():
+			// What a run was given and left goes with its record.
 			pack = append(pack, c)
 		}
 	}
@@ -353,7 +353,7 @@ func (s *Store) dropPlain(sw *sweep, remove []candidate) *step {
 			saved := s.keys.checkpointsOf(sw.Job, c.run)
 			t.txn.Then = append(t.txn.Then, kv.DeleteRange(saved, end(saved)))
 		}
-		if c.run.Kind() == state.KindSubmit {
+		if c.run.Kind().Given() || c.record.GetResult() {
 			t.txn.Then = append(t.txn.Then, kv.Delete(s.keys.payload(sw.Job, c.run)), kv.Delete(s.keys.result(sw.Job, c.run)))
 		}
 		t.removed++

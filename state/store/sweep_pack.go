@@ -140,7 +140,7 @@ func (s *Store) segmentValue(sw *sweep, of []codec.Packed) (value []byte, key st
 func merged(of []codec.Packed, from []candidate) []codec.Packed {
 	all := slices.Clone(of)
 	for i := range from {
-		all = append(all, codec.Packed{Run: from[i].run, Revision: from[i].from.ModRevision, Record: from[i].record})
+		all = append(all, codec.Packed{Run: from[i].run, Revision: from[i].from.CreateRevision, Record: from[i].record})
 	}
 	slices.SortFunc(all, func(a, b codec.Packed) int { return strings.Compare(string(a.Run), string(b.Run)) })
 	return all

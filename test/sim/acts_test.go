@@ -296,6 +296,9 @@ func (c *chaos) deleteJob() {
 	}
 	i := c.rng.IntN(len(c.jobs))
 	j := c.jobs[i]
+	if c.followed(j) {
+		return
+	}
 	c.w.delete(j)
 	if c.chance(50) {
 		c.w.put(j) // another one of the same name

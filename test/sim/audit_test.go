@@ -114,7 +114,7 @@ func (e *event) record() (state.Record, error) {
 		return state.Record{}, err
 	}
 	r := codec.RecordFromProto(&p)
-	r.Job, r.Run, r.Revision = id, state.RunID(more), e.KV.ModRevision
+	r.Job, r.Run, r.Revision = id, state.RunID(more), e.KV.CreateRevision
 	return r, nil
 }
 

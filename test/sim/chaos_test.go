@@ -130,6 +130,7 @@ func newChaos(w *world, seed uint64, without []string) *chaos {
 		w.plan.Retention.MaxRuns = pick(c, 1, 10, 60, 1000)
 		w.plan.Retention.MaxAge = pick(c, 10*time.Minute, 30*24*time.Hour)
 	}
+	w.history.hookTakes = pick(c, 0, 200*time.Millisecond, 2*time.Second, 5*time.Second)
 	w.election = pick(c, electionTTL, 10*time.Second)
 	w.registration = pick(c, registrationTTL, 10*time.Second)
 	c.wild, c.quiet = *wildFlag, c.chance(60)
@@ -240,6 +241,7 @@ func (c *chaos) createJob() {
 	c.names++
 	j := newJob(fmt.Sprint("j", c.names))
 	c.respec(j)
+	c.follow(j)
 	c.jobs = append(c.jobs, j)
 	c.employ(j)
 	c.w.put(j)
@@ -313,6 +315,7 @@ func (c *chaos) respec(j *job) {
 			s.Drain = state.DrainHandover
 		}
 		c.shards(s)
+		c.breaker(s)
 	})
 }
 

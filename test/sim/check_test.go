@@ -38,9 +38,11 @@ type checker struct {
 	versions map[state.JobID][]*version
 	revoked  map[state.Owner]bool
 	spans    []span
-	acks     []state.Finish
-	wrong    []string
-	gone     []runKey // whose pending keys vanished at the revision before
+	// hookSpans are the hooks that ran.
+	hookSpans []span
+	acks      []state.Finish
+	wrong     []string
+	gone      []runKey // whose pending keys vanished at the revision before
 
 	claims  []claimed
 	live    map[runKey]state.Live         // of a run that is split its header
@@ -69,6 +71,9 @@ func (w *world) check(settled bool) []string {
 	w.t.Helper()
 	c := w.replay()
 	c.retention()
+	c.circuits()
+	c.hooks()
+	c.chains(settled)
 	cutoff := time.Time{}
 	if len(c.marks) > 0 {
 		cutoff = c.marks[len(c.marks)-1].instant
@@ -137,7 +142,7 @@ func (w *world) replay() *checker {
 	}
 	w.audit.mu.Unlock()
 	w.history.mu.Lock()
-	c.acks = slices.Clone(w.history.acks)
+	c.acks, c.hookSpans = slices.Clone(w.history.acks), slices.Clone(w.history.hooks)
 	w.history.mu.Unlock()
 	for i := range c.audit {
 		e := &c.audit[i]

@@ -132,6 +132,9 @@ func (x *worker) Run(ctx context.Context, t runner.Task, _ io.Writer) runner.Out
 		o.Error = context.Cause(ctx).Error()
 		return o
 	}
+	if t.After != nil {
+		return x.hook(ctx, &t, o)
+	}
 	work, end := x.w.history.start(x, &t)
 	o.State, o.Error = work.state, ""
 	if o.State != state.StateSucceeded {
@@ -159,6 +162,21 @@ func (x *worker) Run(ctx context.Context, t runner.Task, _ io.Writer) runner.Out
 	if work.crash != nil {
 		work.crash()
 	}
+	return o
+}
+
+// hook runs a hook.
+func (x *worker) hook(ctx context.Context, t *runner.Task, o runner.Outcome) runner.Outcome {
+	takes := x.w.history.hook(x, t)
+	o.State, o.Error = state.StateSucceeded, ""
+	switch {
+	case !sleep(ctx, min(takes, t.Timeout)):
+		o.State, o.Error = state.StateInterrupted, context.Cause(ctx).Error()
+	case takes > t.Timeout:
+		o.State, o.Error = state.StateTimedOut, "timed out"
+	}
+	o.Ended = x.host.wall()
+	x.host.hold()
 	return o
 }
 
@@ -207,6 +225,7 @@ type span struct {
 	state   state.RunState
 	died    bool // with its node
 	resumed int64
+	hook    state.HookName // of hooks, which are no work
 
 	worker *worker
 }
@@ -218,6 +237,9 @@ type history struct {
 	parts map[state.JobID]map[int]work // of shards that do something else
 	spans []*span
 	acks  []state.Finish
+	hooks []span
+	// hookTakes is how long hooks take.
+	hookTakes time.Duration
 }
 
 func newHistory() *history { return &history{work: map[state.JobID]work{}} }
@@ -279,6 +301,14 @@ func (h *history) start(x *worker, t *runner.Task) (work, func(state.RunState)) 
 			s.ended, s.state = time.Now(), how
 		}
 	}
+}
+
+// hook notes that a hook was begun, and tells how long it takes.
+func (h *history) hook(x *worker, t *runner.Task) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hooks = append(h.hooks, span{job: t.Job, run: t.Run, token: t.Token, node: x.name, begun: time.Now(), hook: t.After.Hook, state: t.After.State})
+	return h.hookTakes
 }
 
 // died ends all that a worker ran.

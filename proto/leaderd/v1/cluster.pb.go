@@ -67,6 +67,10 @@ const (
 	ErrorReason_ERROR_REASON_CHECKPOINT_NOT_FOUND ErrorReason = 50
 	// The idempotency key was used with another payload. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_KEY_REUSED ErrorReason = 40
+	// Other jobs run after the job, so that it cannot be deleted.
+	ErrorReason_ERROR_REASON_JOB_FOLLOWED ErrorReason = 80
+	// The job has no circuit breaker.
+	ErrorReason_ERROR_REASON_NO_CIRCUIT ErrorReason = 34
 	// The run left no result. NOT_FOUND.
 	ErrorReason_ERROR_REASON_RESULT_NOT_FOUND ErrorReason = 41
 )
@@ -93,6 +97,8 @@ var (
 		31: "ERROR_REASON_CALENDAR_IN_USE",
 		50: "ERROR_REASON_CHECKPOINT_NOT_FOUND",
 		40: "ERROR_REASON_KEY_REUSED",
+		80: "ERROR_REASON_JOB_FOLLOWED",
+		34: "ERROR_REASON_NO_CIRCUIT",
 		41: "ERROR_REASON_RESULT_NOT_FOUND",
 	}
 	ErrorReason_value = map[string]int32{
@@ -115,6 +121,8 @@ var (
 		"ERROR_REASON_CALENDAR_IN_USE":       31,
 		"ERROR_REASON_CHECKPOINT_NOT_FOUND":  50,
 		"ERROR_REASON_KEY_REUSED":            40,
+		"ERROR_REASON_JOB_FOLLOWED":          80,
+		"ERROR_REASON_NO_CIRCUIT":            34,
 		"ERROR_REASON_RESULT_NOT_FOUND":      41,
 	}
 )
@@ -667,7 +675,7 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01*\x9f\x05\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01*\xdb\x05\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ERROR_REASON_BAD_FIELD\x10\x01\x12\x1e\n" +
@@ -688,7 +696,9 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"\x1fERROR_REASON_CALENDAR_NOT_FOUND\x10\x1e\x12 \n" +
 	"\x1cERROR_REASON_CALENDAR_IN_USE\x10\x1f\x12%\n" +
 	"!ERROR_REASON_CHECKPOINT_NOT_FOUND\x102\x12\x1b\n" +
-	"\x17ERROR_REASON_KEY_REUSED\x10(\x12!\n" +
+	"\x17ERROR_REASON_KEY_REUSED\x10(\x12\x1d\n" +
+	"\x19ERROR_REASON_JOB_FOLLOWED\x10P\x12\x1b\n" +
+	"\x17ERROR_REASON_NO_CIRCUIT\x10\"\x12!\n" +
 	"\x1dERROR_REASON_RESULT_NOT_FOUND\x10)2o\n" +
 	"\x0eClusterService\x12]\n" +
 	"\x10GetClusterStatus\x12#.leaderd.v1.GetClusterStatusRequest\x1a$.leaderd.v1.GetClusterStatusResponseB7Z5github.com/leaderd/leaderd/proto/leaderd/v1;leaderdv1b\x06proto3"

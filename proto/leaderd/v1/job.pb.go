@@ -431,6 +431,118 @@ func (CheckpointPolicy_Scope) EnumDescriptor() ([]byte, []int) {
 	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{6, 0}
 }
 
+// Mode of joining several jobs.
+type After_Mode int32
+
+const (
+	// The default: MODE_ALL.
+	After_MODE_UNSPECIFIED After_Mode = 0
+	// A run is made once a run of each job has ended; of several of one job the newest
+	// counts. Then all must end anew.
+	After_MODE_ALL After_Mode = 1
+	// Each end of a run of any of them makes a run.
+	After_MODE_ANY After_Mode = 2
+)
+
+// Enum value maps for After_Mode.
+var (
+	After_Mode_name = map[int32]string{
+		0: "MODE_UNSPECIFIED",
+		1: "MODE_ALL",
+		2: "MODE_ANY",
+	}
+	After_Mode_value = map[string]int32{
+		"MODE_UNSPECIFIED": 0,
+		"MODE_ALL":         1,
+		"MODE_ANY":         2,
+	}
+)
+
+func (x After_Mode) Enum() *After_Mode {
+	p := new(After_Mode)
+	*p = x
+	return p
+}
+
+func (x After_Mode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (After_Mode) Descriptor() protoreflect.EnumDescriptor {
+	return file_leaderd_v1_job_proto_enumTypes[7].Descriptor()
+}
+
+func (After_Mode) Type() protoreflect.EnumType {
+	return &file_leaderd_v1_job_proto_enumTypes[7]
+}
+
+func (x After_Mode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use After_Mode.Descriptor instead.
+func (After_Mode) EnumDescriptor() ([]byte, []int) {
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{7, 0}
+}
+
+// Condition on the verdict.
+type After_Condition int32
+
+const (
+	// The default: CONDITION_SUCCESS.
+	After_CONDITION_UNSPECIFIED After_Condition = 0
+	// The run succeeded.
+	After_CONDITION_SUCCESS After_Condition = 1
+	// It failed, timed out or was lost.
+	After_CONDITION_FAILURE After_Condition = 2
+	// Either of these. What was skipped, missed, cancelled or interrupted is no end that
+	// counts.
+	After_CONDITION_COMPLETION After_Condition = 3
+)
+
+// Enum value maps for After_Condition.
+var (
+	After_Condition_name = map[int32]string{
+		0: "CONDITION_UNSPECIFIED",
+		1: "CONDITION_SUCCESS",
+		2: "CONDITION_FAILURE",
+		3: "CONDITION_COMPLETION",
+	}
+	After_Condition_value = map[string]int32{
+		"CONDITION_UNSPECIFIED": 0,
+		"CONDITION_SUCCESS":     1,
+		"CONDITION_FAILURE":     2,
+		"CONDITION_COMPLETION":  3,
+	}
+)
+
+func (x After_Condition) Enum() *After_Condition {
+	p := new(After_Condition)
+	*p = x
+	return p
+}
+
+func (x After_Condition) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (After_Condition) Descriptor() protoreflect.EnumDescriptor {
+	return file_leaderd_v1_job_proto_enumTypes[8].Descriptor()
+}
+
+func (After_Condition) Type() protoreflect.EnumType {
+	return &file_leaderd_v1_job_proto_enumTypes[8]
+}
+
+func (x After_Condition) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use After_Condition.Descriptor instead.
+func (After_Condition) EnumDescriptor() ([]byte, []int) {
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{7, 1}
+}
+
 // Change is what made a version.
 type JobVersion_Change int32
 
@@ -484,11 +596,11 @@ func (x JobVersion_Change) String() string {
 }
 
 func (JobVersion_Change) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[7].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[9].Descriptor()
 }
 
 func (JobVersion_Change) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[7]
+	return &file_leaderd_v1_job_proto_enumTypes[9]
 }
 
 func (x JobVersion_Change) Number() protoreflect.EnumNumber {
@@ -497,7 +609,7 @@ func (x JobVersion_Change) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JobVersion_Change.Descriptor instead.
 func (JobVersion_Change) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{13, 0}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{16, 0}
 }
 
 // Result of an update.
@@ -541,11 +653,11 @@ func (x UpdateJobResponse_Result) String() string {
 }
 
 func (UpdateJobResponse_Result) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[8].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[10].Descriptor()
 }
 
 func (UpdateJobResponse_Result) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[8]
+	return &file_leaderd_v1_job_proto_enumTypes[10]
 }
 
 func (x UpdateJobResponse_Result) Number() protoreflect.EnumNumber {
@@ -554,7 +666,7 @@ func (x UpdateJobResponse_Result) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UpdateJobResponse_Result.Descriptor instead.
 func (UpdateJobResponse_Result) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{17, 0}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{20, 0}
 }
 
 // Job is a named spec: when something is due, what it runs, by which policies.
@@ -829,6 +941,16 @@ type JobSpec struct {
 	// all that is needed to look at them and to run them again: see
 	// DeadLetterService. Default: they leave none.
 	DeadLetter *DeadLetterPolicy `protobuf:"bytes,33,opt,name=dead_letter,json=deadLetter,proto3" json:"dead_letter,omitempty"`
+	// Keeps runs from starting while others fail. Default: nothing does.
+	CircuitBreaker *CircuitBreaker `protobuf:"bytes,34,opt,name=circuit_breaker,json=circuitBreaker,proto3" json:"circuit_breaker,omitempty"`
+	// What is run when a run has its verdict. Not beside shards. Default: nothing.
+	Hooks *Hooks `protobuf:"bytes,35,opt,name=hooks,proto3" json:"hooks,omitempty"`
+	// A run is made when runs of other jobs have ended, beside those that the schedules
+	// make due. Default: none is.
+	After *After `protobuf:"bytes,80,opt,name=after,proto3" json:"after,omitempty"`
+	// Runs may leave a result, as submitted runs do, for the jobs that run after them and
+	// for whoever asks. Default: only submitted runs may.
+	KeepResult bool `protobuf:"varint,81,opt,name=keep_result,json=keepResult,proto3" json:"keep_result,omitempty"`
 	// What bounds the job's runs together with those of other jobs; at most 4. See
 	// docs/runs.md. Default: nothing.
 	Limits []*Limit `protobuf:"bytes,70,rep,name=limits,proto3" json:"limits,omitempty"`
@@ -1109,6 +1231,34 @@ func (x *JobSpec) GetDeadLetter() *DeadLetterPolicy {
 		return x.DeadLetter
 	}
 	return nil
+}
+
+func (x *JobSpec) GetCircuitBreaker() *CircuitBreaker {
+	if x != nil {
+		return x.CircuitBreaker
+	}
+	return nil
+}
+
+func (x *JobSpec) GetHooks() *Hooks {
+	if x != nil {
+		return x.Hooks
+	}
+	return nil
+}
+
+func (x *JobSpec) GetAfter() *After {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *JobSpec) GetKeepResult() bool {
+	if x != nil {
+		return x.KeepResult
+	}
+	return false
 }
 
 func (x *JobSpec) GetLimits() []*Limit {
@@ -1528,6 +1678,236 @@ func (x *CheckpointPolicy) GetBody() bool {
 	return false
 }
 
+// After says which ends of other jobs' runs make a run.
+type After struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names of jobs of the same namespace, 1–8; each must be there, and none may run after
+	// this job, directly or by way of others. A job that is named cannot be deleted.
+	Jobs []string `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// Whether each end makes a run, or there must be one of every job. Default MODE_ALL.
+	Mode After_Mode `protobuf:"varint,2,opt,name=mode,proto3,enum=leaderd.v1.After_Mode" json:"mode,omitempty"`
+	// Which ends count. Default CONDITION_SUCCESS.
+	Condition     After_Condition `protobuf:"varint,3,opt,name=condition,proto3,enum=leaderd.v1.After_Condition" json:"condition,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *After) Reset() {
+	*x = After{}
+	mi := &file_leaderd_v1_job_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *After) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*After) ProtoMessage() {}
+
+func (x *After) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_job_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use After.ProtoReflect.Descriptor instead.
+func (*After) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *After) GetJobs() []string {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *After) GetMode() After_Mode {
+	if x != nil {
+		return x.Mode
+	}
+	return After_MODE_UNSPECIFIED
+}
+
+func (x *After) GetCondition() After_Condition {
+	if x != nil {
+		return x.Condition
+	}
+	return After_CONDITION_UNSPECIFIED
+}
+
+// Hooks are run by the executor of a run's last attempt once the run's verdict is stored:
+// first on_success or on_failure, then on_exit. Each is run at most once, and not at all
+// where that executor is lost before. They hold up nothing: not the job's next run, nor
+// what waits for the verdict. Runs whose work never started have none.
+type Hooks struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// After the verdict succeeded.
+	OnSuccess *Hook `protobuf:"bytes,1,opt,name=on_success,json=onSuccess,proto3" json:"on_success,omitempty"`
+	// After the verdicts failed, timed_out and interrupted.
+	OnFailure *Hook `protobuf:"bytes,2,opt,name=on_failure,json=onFailure,proto3" json:"on_failure,omitempty"`
+	// After these and after cancelled.
+	OnExit        *Hook `protobuf:"bytes,3,opt,name=on_exit,json=onExit,proto3" json:"on_exit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hooks) Reset() {
+	*x = Hooks{}
+	mi := &file_leaderd_v1_job_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hooks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hooks) ProtoMessage() {}
+
+func (x *Hooks) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_job_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hooks.ProtoReflect.Descriptor instead.
+func (*Hooks) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Hooks) GetOnSuccess() *Hook {
+	if x != nil {
+		return x.OnSuccess
+	}
+	return nil
+}
+
+func (x *Hooks) GetOnFailure() *Hook {
+	if x != nil {
+		return x.OnFailure
+	}
+	return nil
+}
+
+func (x *Hooks) GetOnExit() *Hook {
+	if x != nil {
+		return x.OnExit
+	}
+	return nil
+}
+
+// Hook is what one of them runs: exactly one target. It is told what a target of the job
+// is told, and how the run ended: LEADERD_HOOK, LEADERD_OUTCOME, LEADERD_REASON,
+// LEADERD_ERROR and LEADERD_EXIT_CODE, or the headers Leaderd-Hook and so on.
+type Hook struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What to run.
+	//
+	// Types that are valid to be assigned to Target:
+	//
+	//	*Hook_Command
+	//	*Hook_Http
+	Target isHook_Target `protobuf_oneof:"target"`
+	// It is stopped after this long. Default 30s; 1ms–10m.
+	Timeout       *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hook) Reset() {
+	*x = Hook{}
+	mi := &file_leaderd_v1_job_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hook) ProtoMessage() {}
+
+func (x *Hook) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_job_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hook.ProtoReflect.Descriptor instead.
+func (*Hook) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Hook) GetTarget() isHook_Target {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *Hook) GetCommand() *Command {
+	if x != nil {
+		if x, ok := x.Target.(*Hook_Command); ok {
+			return x.Command
+		}
+	}
+	return nil
+}
+
+func (x *Hook) GetHttp() *Http {
+	if x != nil {
+		if x, ok := x.Target.(*Hook_Http); ok {
+			return x.Http
+		}
+	}
+	return nil
+}
+
+func (x *Hook) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+type isHook_Target interface {
+	isHook_Target()
+}
+
+type Hook_Command struct {
+	// A program on the executor.
+	Command *Command `protobuf:"bytes,1,opt,name=command,proto3,oneof"`
+}
+
+type Hook_Http struct {
+	// A request from the executor.
+	Http *Http `protobuf:"bytes,2,opt,name=http,proto3,oneof"`
+}
+
+func (*Hook_Command) isHook_Target() {}
+
+func (*Hook_Http) isHook_Target() {}
+
 // DeadLetterPolicy bounds a job's dead letters.
 type DeadLetterPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1539,7 +1919,7 @@ type DeadLetterPolicy struct {
 
 func (x *DeadLetterPolicy) Reset() {
 	*x = DeadLetterPolicy{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[7]
+	mi := &file_leaderd_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1551,7 +1931,7 @@ func (x *DeadLetterPolicy) String() string {
 func (*DeadLetterPolicy) ProtoMessage() {}
 
 func (x *DeadLetterPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[7]
+	mi := &file_leaderd_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1564,7 +1944,7 @@ func (x *DeadLetterPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterPolicy.ProtoReflect.Descriptor instead.
 func (*DeadLetterPolicy) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DeadLetterPolicy) GetKeep() int32 {
@@ -1603,7 +1983,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[8]
+	mi := &file_leaderd_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1615,7 +1995,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[8]
+	mi := &file_leaderd_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1628,7 +2008,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Retry) GetMaxAttempts() int32 {
@@ -1691,7 +2071,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[9]
+	mi := &file_leaderd_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +2083,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[9]
+	mi := &file_leaderd_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +2096,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetJobRequest) GetName() string {
@@ -1737,7 +2117,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[10]
+	mi := &file_leaderd_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +2129,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[10]
+	mi := &file_leaderd_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +2142,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -1787,7 +2167,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[11]
+	mi := &file_leaderd_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +2179,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[11]
+	mi := &file_leaderd_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +2192,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListJobsRequest) GetParent() string {
@@ -1849,7 +2229,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[12]
+	mi := &file_leaderd_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +2241,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[12]
+	mi := &file_leaderd_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +2254,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -1931,7 +2311,7 @@ type JobVersion struct {
 
 func (x *JobVersion) Reset() {
 	*x = JobVersion{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[13]
+	mi := &file_leaderd_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1943,7 +2323,7 @@ func (x *JobVersion) String() string {
 func (*JobVersion) ProtoMessage() {}
 
 func (x *JobVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[13]
+	mi := &file_leaderd_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1956,7 +2336,7 @@ func (x *JobVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobVersion.ProtoReflect.Descriptor instead.
 func (*JobVersion) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *JobVersion) GetName() string {
@@ -2072,7 +2452,7 @@ type ListJobVersionsRequest struct {
 
 func (x *ListJobVersionsRequest) Reset() {
 	*x = ListJobVersionsRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[14]
+	mi := &file_leaderd_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2464,7 @@ func (x *ListJobVersionsRequest) String() string {
 func (*ListJobVersionsRequest) ProtoMessage() {}
 
 func (x *ListJobVersionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[14]
+	mi := &file_leaderd_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2477,7 @@ func (x *ListJobVersionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobVersionsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobVersionsRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListJobVersionsRequest) GetParent() string {
@@ -2134,7 +2514,7 @@ type ListJobVersionsResponse struct {
 
 func (x *ListJobVersionsResponse) Reset() {
 	*x = ListJobVersionsResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[15]
+	mi := &file_leaderd_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2146,7 +2526,7 @@ func (x *ListJobVersionsResponse) String() string {
 func (*ListJobVersionsResponse) ProtoMessage() {}
 
 func (x *ListJobVersionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[15]
+	mi := &file_leaderd_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2159,7 +2539,7 @@ func (x *ListJobVersionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobVersionsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobVersionsResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListJobVersionsResponse) GetVersions() []*JobVersion {
@@ -2185,7 +2565,8 @@ type UpdateJobRequest struct {
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	// Create the job if it does not exist.
 	AllowMissing bool `protobuf:"varint,3,opt,name=allow_missing,json=allowMissing,proto3" json:"allow_missing,omitempty"`
-	// Check everything, change nothing.
+	// Check everything, change nothing. The jobs that spec.after names are not looked for:
+	// they may be about to be created.
 	ValidateOnly bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	// Why, for the record of versions; at most 512 bytes.
 	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -2195,7 +2576,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[16]
+	mi := &file_leaderd_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2588,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[16]
+	mi := &file_leaderd_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2601,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *UpdateJobRequest) GetJob() *Job {
@@ -2271,7 +2652,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[17]
+	mi := &file_leaderd_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2283,7 +2664,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[17]
+	mi := &file_leaderd_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2296,7 +2677,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UpdateJobResponse) GetJob() *Job {
@@ -2328,7 +2709,7 @@ type DeleteJobRequest struct {
 
 func (x *DeleteJobRequest) Reset() {
 	*x = DeleteJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[18]
+	mi := &file_leaderd_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2340,7 +2721,7 @@ func (x *DeleteJobRequest) String() string {
 func (*DeleteJobRequest) ProtoMessage() {}
 
 func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[18]
+	mi := &file_leaderd_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2353,7 +2734,7 @@ func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobRequest.ProtoReflect.Descriptor instead.
 func (*DeleteJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DeleteJobRequest) GetName() string {
@@ -2396,7 +2777,7 @@ type PauseJobRequest struct {
 
 func (x *PauseJobRequest) Reset() {
 	*x = PauseJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[19]
+	mi := &file_leaderd_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2408,7 +2789,7 @@ func (x *PauseJobRequest) String() string {
 func (*PauseJobRequest) ProtoMessage() {}
 
 func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[19]
+	mi := &file_leaderd_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2421,7 +2802,7 @@ func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PauseJobRequest) GetName() string {
@@ -2463,7 +2844,7 @@ type PauseJobResponse struct {
 
 func (x *PauseJobResponse) Reset() {
 	*x = PauseJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[20]
+	mi := &file_leaderd_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2475,7 +2856,7 @@ func (x *PauseJobResponse) String() string {
 func (*PauseJobResponse) ProtoMessage() {}
 
 func (x *PauseJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[20]
+	mi := &file_leaderd_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2488,7 +2869,7 @@ func (x *PauseJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobResponse.ProtoReflect.Descriptor instead.
 func (*PauseJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PauseJobResponse) GetJob() *Job {
@@ -2513,7 +2894,7 @@ type ResumeJobRequest struct {
 
 func (x *ResumeJobRequest) Reset() {
 	*x = ResumeJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[21]
+	mi := &file_leaderd_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2906,7 @@ func (x *ResumeJobRequest) String() string {
 func (*ResumeJobRequest) ProtoMessage() {}
 
 func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[21]
+	mi := &file_leaderd_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2919,7 @@ func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobRequest.ProtoReflect.Descriptor instead.
 func (*ResumeJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ResumeJobRequest) GetName() string {
@@ -2573,7 +2954,7 @@ type ResumeJobResponse struct {
 
 func (x *ResumeJobResponse) Reset() {
 	*x = ResumeJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[22]
+	mi := &file_leaderd_v1_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2585,7 +2966,7 @@ func (x *ResumeJobResponse) String() string {
 func (*ResumeJobResponse) ProtoMessage() {}
 
 func (x *ResumeJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[22]
+	mi := &file_leaderd_v1_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2598,7 +2979,7 @@ func (x *ResumeJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobResponse.ProtoReflect.Descriptor instead.
 func (*ResumeJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ResumeJobResponse) GetJob() *Job {
@@ -2624,7 +3005,7 @@ type TriggerJobRequest struct {
 
 func (x *TriggerJobRequest) Reset() {
 	*x = TriggerJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[23]
+	mi := &file_leaderd_v1_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +3017,7 @@ func (x *TriggerJobRequest) String() string {
 func (*TriggerJobRequest) ProtoMessage() {}
 
 func (x *TriggerJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[23]
+	mi := &file_leaderd_v1_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +3030,7 @@ func (x *TriggerJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerJobRequest.ProtoReflect.Descriptor instead.
 func (*TriggerJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TriggerJobRequest) GetName() string {
@@ -2684,7 +3065,7 @@ type TriggerJobResponse struct {
 
 func (x *TriggerJobResponse) Reset() {
 	*x = TriggerJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[24]
+	mi := &file_leaderd_v1_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +3077,7 @@ func (x *TriggerJobResponse) String() string {
 func (*TriggerJobResponse) ProtoMessage() {}
 
 func (x *TriggerJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[24]
+	mi := &file_leaderd_v1_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +3090,7 @@ func (x *TriggerJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerJobResponse.ProtoReflect.Descriptor instead.
 func (*TriggerJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{24}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TriggerJobResponse) GetRun() string {
@@ -2724,7 +3105,7 @@ var File_leaderd_v1_job_proto protoreflect.FileDescriptor
 const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\x14leaderd/v1/job.proto\x12\n" +
-	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1eleaderd/v1/calendar_spec.proto\x1a\x1cleaderd/v1/limits_spec.proto\x1a\x1cleaderd/v1/shards_spec.proto\"\x95\x04\n" +
+	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1eleaderd/v1/calendar_spec.proto\x1a\x1dleaderd/v1/circuit_spec.proto\x1a\x1cleaderd/v1/limits_spec.proto\x1a\x1cleaderd/v1/shards_spec.proto\"\x95\x04\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\x12\x16\n" +
@@ -2748,7 +3129,7 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"quarantine\x12=\n" +
 	"\fpaused_until\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntil\x12\x1f\n" +
 	"\vpause_actor\x18\x0e \x01(\tR\n" +
-	"pauseActor\"\xef\x11\n" +
+	"pauseActor\"\xa7\x13\n" +
 	"\aJobSpec\x12 \n" +
 	"\vdescription\x18\x01 \x01(\tR\vdescription\x127\n" +
 	"\x06labels\x18\x02 \x03(\v2\x1f.leaderd.v1.JobSpec.LabelsEntryR\x06labels\x12\x1c\n" +
@@ -2789,7 +3170,12 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"runTimeout\x12>\n" +
 	"\rqueue_timeout\x18  \x01(\v2\x19.google.protobuf.DurationR\fqueueTimeout\x12=\n" +
 	"\vdead_letter\x18! \x01(\v2\x1c.leaderd.v1.DeadLetterPolicyR\n" +
-	"deadLetter\x12)\n" +
+	"deadLetter\x12C\n" +
+	"\x0fcircuit_breaker\x18\" \x01(\v2\x1a.leaderd.v1.CircuitBreakerR\x0ecircuitBreaker\x12'\n" +
+	"\x05hooks\x18# \x01(\v2\x11.leaderd.v1.HooksR\x05hooks\x12'\n" +
+	"\x05after\x18P \x01(\v2\x11.leaderd.v1.AfterR\x05after\x12\x1f\n" +
+	"\vkeep_result\x18Q \x01(\bR\n" +
+	"keepResult\x12)\n" +
 	"\x06limits\x18F \x03(\v2\x11.leaderd.v1.LimitR\x06limits\x120\n" +
 	"\bpriority\x18G \x01(\x0e2\x14.leaderd.v1.PriorityR\bpriority\x12\x16\n" +
 	"\x06weight\x18H \x01(\x05R\x06weight\x12@\n" +
@@ -2839,7 +3225,31 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\x05Scope\x12\x15\n" +
 	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tSCOPE_RUN\x10\x01\x12\r\n" +
-	"\tSCOPE_JOB\x10\x02\"&\n" +
+	"\tSCOPE_JOB\x10\x02\"\xac\x02\n" +
+	"\x05After\x12\x12\n" +
+	"\x04jobs\x18\x01 \x03(\tR\x04jobs\x12*\n" +
+	"\x04mode\x18\x02 \x01(\x0e2\x16.leaderd.v1.After.ModeR\x04mode\x129\n" +
+	"\tcondition\x18\x03 \x01(\x0e2\x1b.leaderd.v1.After.ConditionR\tcondition\"8\n" +
+	"\x04Mode\x12\x14\n" +
+	"\x10MODE_UNSPECIFIED\x10\x00\x12\f\n" +
+	"\bMODE_ALL\x10\x01\x12\f\n" +
+	"\bMODE_ANY\x10\x02\"n\n" +
+	"\tCondition\x12\x19\n" +
+	"\x15CONDITION_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11CONDITION_SUCCESS\x10\x01\x12\x15\n" +
+	"\x11CONDITION_FAILURE\x10\x02\x12\x18\n" +
+	"\x14CONDITION_COMPLETION\x10\x03\"\x94\x01\n" +
+	"\x05Hooks\x12/\n" +
+	"\n" +
+	"on_success\x18\x01 \x01(\v2\x10.leaderd.v1.HookR\tonSuccess\x12/\n" +
+	"\n" +
+	"on_failure\x18\x02 \x01(\v2\x10.leaderd.v1.HookR\tonFailure\x12)\n" +
+	"\aon_exit\x18\x03 \x01(\v2\x10.leaderd.v1.HookR\x06onExit\"\x9e\x01\n" +
+	"\x04Hook\x12/\n" +
+	"\acommand\x18\x01 \x01(\v2\x13.leaderd.v1.CommandH\x00R\acommand\x12&\n" +
+	"\x04http\x18\x02 \x01(\v2\x10.leaderd.v1.HttpH\x00R\x04http\x123\n" +
+	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeoutB\b\n" +
+	"\x06target\"&\n" +
 	"\x10DeadLetterPolicy\x12\x12\n" +
 	"\x04keep\x18\x01 \x01(\x05R\x04keep\"\xa3\x02\n" +
 	"\x05Retry\x12!\n" +
@@ -2996,8 +3406,8 @@ func file_leaderd_v1_job_proto_rawDescGZIP() []byte {
 	return file_leaderd_v1_job_proto_rawDescData
 }
 
-var file_leaderd_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_leaderd_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_leaderd_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
+var file_leaderd_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_leaderd_v1_job_proto_goTypes = []any{
 	(Drain)(0),                      // 0: leaderd.v1.Drain
 	(Overlap)(0),                    // 1: leaderd.v1.Overlap
@@ -3006,126 +3416,143 @@ var file_leaderd_v1_job_proto_goTypes = []any{
 	(RepeatedTime)(0),               // 4: leaderd.v1.RepeatedTime
 	(Guarantee)(0),                  // 5: leaderd.v1.Guarantee
 	(CheckpointPolicy_Scope)(0),     // 6: leaderd.v1.CheckpointPolicy.Scope
-	(JobVersion_Change)(0),          // 7: leaderd.v1.JobVersion.Change
-	(UpdateJobResponse_Result)(0),   // 8: leaderd.v1.UpdateJobResponse.Result
-	(*Job)(nil),                     // 9: leaderd.v1.Job
-	(*JobSpec)(nil),                 // 10: leaderd.v1.JobSpec
-	(*Retention)(nil),               // 11: leaderd.v1.Retention
-	(*Command)(nil),                 // 12: leaderd.v1.Command
-	(*Http)(nil),                    // 13: leaderd.v1.Http
-	(*NoOp)(nil),                    // 14: leaderd.v1.NoOp
-	(*CheckpointPolicy)(nil),        // 15: leaderd.v1.CheckpointPolicy
-	(*DeadLetterPolicy)(nil),        // 16: leaderd.v1.DeadLetterPolicy
-	(*Retry)(nil),                   // 17: leaderd.v1.Retry
-	(*GetJobRequest)(nil),           // 18: leaderd.v1.GetJobRequest
-	(*GetJobResponse)(nil),          // 19: leaderd.v1.GetJobResponse
-	(*ListJobsRequest)(nil),         // 20: leaderd.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),        // 21: leaderd.v1.ListJobsResponse
-	(*JobVersion)(nil),              // 22: leaderd.v1.JobVersion
-	(*ListJobVersionsRequest)(nil),  // 23: leaderd.v1.ListJobVersionsRequest
-	(*ListJobVersionsResponse)(nil), // 24: leaderd.v1.ListJobVersionsResponse
-	(*UpdateJobRequest)(nil),        // 25: leaderd.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),       // 26: leaderd.v1.UpdateJobResponse
-	(*DeleteJobRequest)(nil),        // 27: leaderd.v1.DeleteJobRequest
-	(*PauseJobRequest)(nil),         // 28: leaderd.v1.PauseJobRequest
-	(*PauseJobResponse)(nil),        // 29: leaderd.v1.PauseJobResponse
-	(*ResumeJobRequest)(nil),        // 30: leaderd.v1.ResumeJobRequest
-	(*ResumeJobResponse)(nil),       // 31: leaderd.v1.ResumeJobResponse
-	(*TriggerJobRequest)(nil),       // 32: leaderd.v1.TriggerJobRequest
-	(*TriggerJobResponse)(nil),      // 33: leaderd.v1.TriggerJobResponse
-	nil,                             // 34: leaderd.v1.JobSpec.LabelsEntry
-	nil,                             // 35: leaderd.v1.JobSpec.NodeSelectorEntry
-	nil,                             // 36: leaderd.v1.JobSpec.ResourcesEntry
-	nil,                             // 37: leaderd.v1.JobSpec.NodePreferenceEntry
-	nil,                             // 38: leaderd.v1.Command.EnvEntry
-	nil,                             // 39: leaderd.v1.Http.HeadersEntry
-	(*timestamppb.Timestamp)(nil),   // 40: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 41: google.protobuf.Duration
-	(*Shards)(nil),                  // 42: leaderd.v1.Shards
-	(*Limit)(nil),                   // 43: leaderd.v1.Limit
-	(Priority)(0),                   // 44: leaderd.v1.Priority
-	(*JobCalendar)(nil),             // 45: leaderd.v1.JobCalendar
-	(*fieldmaskpb.FieldMask)(nil),   // 46: google.protobuf.FieldMask
-	(*emptypb.Empty)(nil),           // 47: google.protobuf.Empty
+	(After_Mode)(0),                 // 7: leaderd.v1.After.Mode
+	(After_Condition)(0),            // 8: leaderd.v1.After.Condition
+	(JobVersion_Change)(0),          // 9: leaderd.v1.JobVersion.Change
+	(UpdateJobResponse_Result)(0),   // 10: leaderd.v1.UpdateJobResponse.Result
+	(*Job)(nil),                     // 11: leaderd.v1.Job
+	(*JobSpec)(nil),                 // 12: leaderd.v1.JobSpec
+	(*Retention)(nil),               // 13: leaderd.v1.Retention
+	(*Command)(nil),                 // 14: leaderd.v1.Command
+	(*Http)(nil),                    // 15: leaderd.v1.Http
+	(*NoOp)(nil),                    // 16: leaderd.v1.NoOp
+	(*CheckpointPolicy)(nil),        // 17: leaderd.v1.CheckpointPolicy
+	(*After)(nil),                   // 18: leaderd.v1.After
+	(*Hooks)(nil),                   // 19: leaderd.v1.Hooks
+	(*Hook)(nil),                    // 20: leaderd.v1.Hook
+	(*DeadLetterPolicy)(nil),        // 21: leaderd.v1.DeadLetterPolicy
+	(*Retry)(nil),                   // 22: leaderd.v1.Retry
+	(*GetJobRequest)(nil),           // 23: leaderd.v1.GetJobRequest
+	(*GetJobResponse)(nil),          // 24: leaderd.v1.GetJobResponse
+	(*ListJobsRequest)(nil),         // 25: leaderd.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 26: leaderd.v1.ListJobsResponse
+	(*JobVersion)(nil),              // 27: leaderd.v1.JobVersion
+	(*ListJobVersionsRequest)(nil),  // 28: leaderd.v1.ListJobVersionsRequest
+	(*ListJobVersionsResponse)(nil), // 29: leaderd.v1.ListJobVersionsResponse
+	(*UpdateJobRequest)(nil),        // 30: leaderd.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),       // 31: leaderd.v1.UpdateJobResponse
+	(*DeleteJobRequest)(nil),        // 32: leaderd.v1.DeleteJobRequest
+	(*PauseJobRequest)(nil),         // 33: leaderd.v1.PauseJobRequest
+	(*PauseJobResponse)(nil),        // 34: leaderd.v1.PauseJobResponse
+	(*ResumeJobRequest)(nil),        // 35: leaderd.v1.ResumeJobRequest
+	(*ResumeJobResponse)(nil),       // 36: leaderd.v1.ResumeJobResponse
+	(*TriggerJobRequest)(nil),       // 37: leaderd.v1.TriggerJobRequest
+	(*TriggerJobResponse)(nil),      // 38: leaderd.v1.TriggerJobResponse
+	nil,                             // 39: leaderd.v1.JobSpec.LabelsEntry
+	nil,                             // 40: leaderd.v1.JobSpec.NodeSelectorEntry
+	nil,                             // 41: leaderd.v1.JobSpec.ResourcesEntry
+	nil,                             // 42: leaderd.v1.JobSpec.NodePreferenceEntry
+	nil,                             // 43: leaderd.v1.Command.EnvEntry
+	nil,                             // 44: leaderd.v1.Http.HeadersEntry
+	(*timestamppb.Timestamp)(nil),   // 45: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 46: google.protobuf.Duration
+	(*Shards)(nil),                  // 47: leaderd.v1.Shards
+	(*CircuitBreaker)(nil),          // 48: leaderd.v1.CircuitBreaker
+	(*Limit)(nil),                   // 49: leaderd.v1.Limit
+	(Priority)(0),                   // 50: leaderd.v1.Priority
+	(*JobCalendar)(nil),             // 51: leaderd.v1.JobCalendar
+	(*fieldmaskpb.FieldMask)(nil),   // 52: google.protobuf.FieldMask
+	(*emptypb.Empty)(nil),           // 53: google.protobuf.Empty
 }
 var file_leaderd_v1_job_proto_depIdxs = []int32{
-	10, // 0: leaderd.v1.Job.spec:type_name -> leaderd.v1.JobSpec
-	40, // 1: leaderd.v1.Job.create_time:type_name -> google.protobuf.Timestamp
-	40, // 2: leaderd.v1.Job.update_time:type_name -> google.protobuf.Timestamp
-	40, // 3: leaderd.v1.Job.next_slot:type_name -> google.protobuf.Timestamp
-	40, // 4: leaderd.v1.Job.paused_until:type_name -> google.protobuf.Timestamp
-	34, // 5: leaderd.v1.JobSpec.labels:type_name -> leaderd.v1.JobSpec.LabelsEntry
+	12, // 0: leaderd.v1.Job.spec:type_name -> leaderd.v1.JobSpec
+	45, // 1: leaderd.v1.Job.create_time:type_name -> google.protobuf.Timestamp
+	45, // 2: leaderd.v1.Job.update_time:type_name -> google.protobuf.Timestamp
+	45, // 3: leaderd.v1.Job.next_slot:type_name -> google.protobuf.Timestamp
+	45, // 4: leaderd.v1.Job.paused_until:type_name -> google.protobuf.Timestamp
+	39, // 5: leaderd.v1.JobSpec.labels:type_name -> leaderd.v1.JobSpec.LabelsEntry
 	1,  // 6: leaderd.v1.JobSpec.overlap:type_name -> leaderd.v1.Overlap
 	2,  // 7: leaderd.v1.JobSpec.catch_up:type_name -> leaderd.v1.CatchUp
 	5,  // 8: leaderd.v1.JobSpec.guarantee:type_name -> leaderd.v1.Guarantee
-	41, // 9: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
-	35, // 10: leaderd.v1.JobSpec.node_selector:type_name -> leaderd.v1.JobSpec.NodeSelectorEntry
-	41, // 11: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
-	41, // 12: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
-	40, // 13: leaderd.v1.JobSpec.start_time:type_name -> google.protobuf.Timestamp
-	40, // 14: leaderd.v1.JobSpec.end_time:type_name -> google.protobuf.Timestamp
-	41, // 15: leaderd.v1.JobSpec.jitter:type_name -> google.protobuf.Duration
+	46, // 9: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
+	40, // 10: leaderd.v1.JobSpec.node_selector:type_name -> leaderd.v1.JobSpec.NodeSelectorEntry
+	46, // 11: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
+	46, // 12: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
+	45, // 13: leaderd.v1.JobSpec.start_time:type_name -> google.protobuf.Timestamp
+	45, // 14: leaderd.v1.JobSpec.end_time:type_name -> google.protobuf.Timestamp
+	46, // 15: leaderd.v1.JobSpec.jitter:type_name -> google.protobuf.Duration
 	3,  // 16: leaderd.v1.JobSpec.missing_time:type_name -> leaderd.v1.MissingTime
 	4,  // 17: leaderd.v1.JobSpec.repeated_time:type_name -> leaderd.v1.RepeatedTime
-	41, // 18: leaderd.v1.JobSpec.catch_up_window:type_name -> google.protobuf.Duration
-	42, // 19: leaderd.v1.JobSpec.shards:type_name -> leaderd.v1.Shards
-	15, // 20: leaderd.v1.JobSpec.checkpoint:type_name -> leaderd.v1.CheckpointPolicy
+	46, // 18: leaderd.v1.JobSpec.catch_up_window:type_name -> google.protobuf.Duration
+	47, // 19: leaderd.v1.JobSpec.shards:type_name -> leaderd.v1.Shards
+	17, // 20: leaderd.v1.JobSpec.checkpoint:type_name -> leaderd.v1.CheckpointPolicy
 	0,  // 21: leaderd.v1.JobSpec.drain:type_name -> leaderd.v1.Drain
-	11, // 22: leaderd.v1.JobSpec.retention:type_name -> leaderd.v1.Retention
-	17, // 23: leaderd.v1.JobSpec.retry:type_name -> leaderd.v1.Retry
-	41, // 24: leaderd.v1.JobSpec.run_timeout:type_name -> google.protobuf.Duration
-	41, // 25: leaderd.v1.JobSpec.queue_timeout:type_name -> google.protobuf.Duration
-	16, // 26: leaderd.v1.JobSpec.dead_letter:type_name -> leaderd.v1.DeadLetterPolicy
-	43, // 27: leaderd.v1.JobSpec.limits:type_name -> leaderd.v1.Limit
-	44, // 28: leaderd.v1.JobSpec.priority:type_name -> leaderd.v1.Priority
-	36, // 29: leaderd.v1.JobSpec.resources:type_name -> leaderd.v1.JobSpec.ResourcesEntry
-	37, // 30: leaderd.v1.JobSpec.node_preference:type_name -> leaderd.v1.JobSpec.NodePreferenceEntry
-	12, // 31: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
-	13, // 32: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
-	14, // 33: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
-	41, // 34: leaderd.v1.Retention.max_age:type_name -> google.protobuf.Duration
-	38, // 35: leaderd.v1.Command.env:type_name -> leaderd.v1.Command.EnvEntry
-	39, // 36: leaderd.v1.Http.headers:type_name -> leaderd.v1.Http.HeadersEntry
-	6,  // 37: leaderd.v1.CheckpointPolicy.scope:type_name -> leaderd.v1.CheckpointPolicy.Scope
-	41, // 38: leaderd.v1.Retry.initial_backoff:type_name -> google.protobuf.Duration
-	41, // 39: leaderd.v1.Retry.max_backoff:type_name -> google.protobuf.Duration
-	9,  // 40: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
-	9,  // 41: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
-	7,  // 42: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
-	40, // 43: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
-	40, // 44: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
-	40, // 45: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
-	10, // 46: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
-	45, // 47: leaderd.v1.JobVersion.calendars:type_name -> leaderd.v1.JobCalendar
-	22, // 48: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
-	9,  // 49: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
-	46, // 50: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	9,  // 51: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
-	8,  // 52: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
-	40, // 53: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
-	9,  // 54: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
-	9,  // 55: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
-	18, // 56: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
-	20, // 57: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
-	23, // 58: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
-	25, // 59: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
-	27, // 60: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
-	28, // 61: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
-	30, // 62: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
-	32, // 63: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
-	19, // 64: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
-	21, // 65: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
-	24, // 66: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
-	26, // 67: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
-	47, // 68: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	29, // 69: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
-	31, // 70: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
-	33, // 71: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
-	64, // [64:72] is the sub-list for method output_type
-	56, // [56:64] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	13, // 22: leaderd.v1.JobSpec.retention:type_name -> leaderd.v1.Retention
+	22, // 23: leaderd.v1.JobSpec.retry:type_name -> leaderd.v1.Retry
+	46, // 24: leaderd.v1.JobSpec.run_timeout:type_name -> google.protobuf.Duration
+	46, // 25: leaderd.v1.JobSpec.queue_timeout:type_name -> google.protobuf.Duration
+	21, // 26: leaderd.v1.JobSpec.dead_letter:type_name -> leaderd.v1.DeadLetterPolicy
+	48, // 27: leaderd.v1.JobSpec.circuit_breaker:type_name -> leaderd.v1.CircuitBreaker
+	19, // 28: leaderd.v1.JobSpec.hooks:type_name -> leaderd.v1.Hooks
+	18, // 29: leaderd.v1.JobSpec.after:type_name -> leaderd.v1.After
+	49, // 30: leaderd.v1.JobSpec.limits:type_name -> leaderd.v1.Limit
+	50, // 31: leaderd.v1.JobSpec.priority:type_name -> leaderd.v1.Priority
+	41, // 32: leaderd.v1.JobSpec.resources:type_name -> leaderd.v1.JobSpec.ResourcesEntry
+	42, // 33: leaderd.v1.JobSpec.node_preference:type_name -> leaderd.v1.JobSpec.NodePreferenceEntry
+	14, // 34: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
+	15, // 35: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
+	16, // 36: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
+	46, // 37: leaderd.v1.Retention.max_age:type_name -> google.protobuf.Duration
+	43, // 38: leaderd.v1.Command.env:type_name -> leaderd.v1.Command.EnvEntry
+	44, // 39: leaderd.v1.Http.headers:type_name -> leaderd.v1.Http.HeadersEntry
+	6,  // 40: leaderd.v1.CheckpointPolicy.scope:type_name -> leaderd.v1.CheckpointPolicy.Scope
+	7,  // 41: leaderd.v1.After.mode:type_name -> leaderd.v1.After.Mode
+	8,  // 42: leaderd.v1.After.condition:type_name -> leaderd.v1.After.Condition
+	20, // 43: leaderd.v1.Hooks.on_success:type_name -> leaderd.v1.Hook
+	20, // 44: leaderd.v1.Hooks.on_failure:type_name -> leaderd.v1.Hook
+	20, // 45: leaderd.v1.Hooks.on_exit:type_name -> leaderd.v1.Hook
+	14, // 46: leaderd.v1.Hook.command:type_name -> leaderd.v1.Command
+	15, // 47: leaderd.v1.Hook.http:type_name -> leaderd.v1.Http
+	46, // 48: leaderd.v1.Hook.timeout:type_name -> google.protobuf.Duration
+	46, // 49: leaderd.v1.Retry.initial_backoff:type_name -> google.protobuf.Duration
+	46, // 50: leaderd.v1.Retry.max_backoff:type_name -> google.protobuf.Duration
+	11, // 51: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
+	11, // 52: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
+	9,  // 53: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
+	45, // 54: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
+	45, // 55: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
+	45, // 56: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
+	12, // 57: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
+	51, // 58: leaderd.v1.JobVersion.calendars:type_name -> leaderd.v1.JobCalendar
+	27, // 59: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
+	11, // 60: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
+	52, // 61: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	11, // 62: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
+	10, // 63: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
+	45, // 64: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
+	11, // 65: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
+	11, // 66: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
+	23, // 67: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
+	25, // 68: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
+	28, // 69: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
+	30, // 70: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
+	32, // 71: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
+	33, // 72: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
+	35, // 73: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
+	37, // 74: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
+	24, // 75: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
+	26, // 76: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
+	29, // 77: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
+	31, // 78: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
+	53, // 79: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	34, // 80: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
+	36, // 81: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
+	38, // 82: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
+	75, // [75:83] is the sub-list for method output_type
+	67, // [67:75] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_job_proto_init() }
@@ -3134,6 +3561,7 @@ func file_leaderd_v1_job_proto_init() {
 		return
 	}
 	file_leaderd_v1_calendar_spec_proto_init()
+	file_leaderd_v1_circuit_spec_proto_init()
 	file_leaderd_v1_limits_spec_proto_init()
 	file_leaderd_v1_shards_spec_proto_init()
 	file_leaderd_v1_job_proto_msgTypes[1].OneofWrappers = []any{
@@ -3141,14 +3569,18 @@ func file_leaderd_v1_job_proto_init() {
 		(*JobSpec_Http)(nil),
 		(*JobSpec_Noop)(nil),
 	}
-	file_leaderd_v1_job_proto_msgTypes[8].OneofWrappers = []any{}
+	file_leaderd_v1_job_proto_msgTypes[9].OneofWrappers = []any{
+		(*Hook_Command)(nil),
+		(*Hook_Http)(nil),
+	}
+	file_leaderd_v1_job_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_job_proto_rawDesc), len(file_leaderd_v1_job_proto_rawDesc)),
-			NumEnums:      9,
-			NumMessages:   31,
+			NumEnums:      11,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

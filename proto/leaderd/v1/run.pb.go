@@ -165,7 +165,7 @@ func (x ListRunsRequest_Order) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ListRunsRequest_Order.Descriptor instead.
 func (ListRunsRequest_Order) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{11, 0}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{12, 0}
 }
 
 // Run is one execution of a job, or the verdict on a slot that had none.
@@ -207,8 +207,15 @@ type Run struct {
 	// How many of the attempts that have ended count against the job's
 	// retry.max_attempts.
 	Tries int32 `protobuf:"varint,21,opt,name=tries,proto3" json:"tries,omitempty"`
+	// The job's hooks that were due with the verdict, in order.
+	Hooks []*HookRun `protobuf:"bytes,22,rep,name=hooks,proto3" json:"hooks,omitempty"`
 	// How far a run is that is split into shards; absent for others.
-	Shards        *ShardCounts `protobuf:"bytes,30,opt,name=shards,proto3" json:"shards,omitempty"`
+	Shards *ShardCounts `protobuf:"bytes,30,opt,name=shards,proto3" json:"shards,omitempty"`
+	// What the runs of a chain have in common: {job}/{run} of its first. Set for runs that
+	// were made after others; a first run is found by it too.
+	Correlation string `protobuf:"bytes,80,opt,name=correlation,proto3" json:"correlation,omitempty"`
+	// Resource names of the runs after whose ends it was made.
+	Upstream      []string `protobuf:"bytes,81,rep,name=upstream,proto3" json:"upstream,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -348,9 +355,132 @@ func (x *Run) GetTries() int32 {
 	return 0
 }
 
+func (x *Run) GetHooks() []*HookRun {
+	if x != nil {
+		return x.Hooks
+	}
+	return nil
+}
+
 func (x *Run) GetShards() *ShardCounts {
 	if x != nil {
 		return x.Shards
+	}
+	return nil
+}
+
+func (x *Run) GetCorrelation() string {
+	if x != nil {
+		return x.Correlation
+	}
+	return ""
+}
+
+func (x *Run) GetUpstream() []string {
+	if x != nil {
+		return x.Upstream
+	}
+	return nil
+}
+
+// HookRun is a hook of a run, and what became of it.
+type HookRun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which one: onSuccess, onFailure or onExit.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// How it ended: STATE_SUCCEEDED, _FAILED, _TIMED_OUT or _INTERRUPTED. STATE_PENDING
+	// where that is not known: it is under way, or its executor was lost before it could
+	// tell.
+	State Run_State `protobuf:"varint,2,opt,name=state,proto3,enum=leaderd.v1.Run_State" json:"state,omitempty"`
+	// When it started.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// When it ended.
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// The command's exit code or the HTTP status; absent if there was none.
+	ExitCode *int32 `protobuf:"varint,5,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	// What went wrong; at most 1 KiB.
+	Error string `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	// The end of its output, at most 1 KiB.
+	OutputTail    []byte `protobuf:"bytes,7,opt,name=output_tail,json=outputTail,proto3" json:"output_tail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HookRun) Reset() {
+	*x = HookRun{}
+	mi := &file_leaderd_v1_run_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HookRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HookRun) ProtoMessage() {}
+
+func (x *HookRun) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_run_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HookRun.ProtoReflect.Descriptor instead.
+func (*HookRun) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *HookRun) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HookRun) GetState() Run_State {
+	if x != nil {
+		return x.State
+	}
+	return Run_STATE_UNSPECIFIED
+}
+
+func (x *HookRun) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *HookRun) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+func (x *HookRun) GetExitCode() int32 {
+	if x != nil && x.ExitCode != nil {
+		return *x.ExitCode
+	}
+	return 0
+}
+
+func (x *HookRun) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *HookRun) GetOutputTail() []byte {
+	if x != nil {
+		return x.OutputTail
 	}
 	return nil
 }
@@ -391,7 +521,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[1]
+	mi := &file_leaderd_v1_run_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -403,7 +533,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[1]
+	mi := &file_leaderd_v1_run_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -416,7 +546,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{1}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -530,7 +660,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[2]
+	mi := &file_leaderd_v1_run_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -542,7 +672,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[2]
+	mi := &file_leaderd_v1_run_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -555,7 +685,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{2}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Progress) GetDone() int64 {
@@ -616,7 +746,7 @@ type ShardCounts struct {
 
 func (x *ShardCounts) Reset() {
 	*x = ShardCounts{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[3]
+	mi := &file_leaderd_v1_run_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -628,7 +758,7 @@ func (x *ShardCounts) String() string {
 func (*ShardCounts) ProtoMessage() {}
 
 func (x *ShardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[3]
+	mi := &file_leaderd_v1_run_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -641,7 +771,7 @@ func (x *ShardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardCounts.ProtoReflect.Descriptor instead.
 func (*ShardCounts) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{3}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ShardCounts) GetTotal() int32 {
@@ -727,7 +857,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[4]
+	mi := &file_leaderd_v1_run_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -739,7 +869,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[4]
+	mi := &file_leaderd_v1_run_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -752,7 +882,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{4}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Shard) GetNumber() int32 {
@@ -854,7 +984,7 @@ type ListShardsRequest struct {
 
 func (x *ListShardsRequest) Reset() {
 	*x = ListShardsRequest{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[5]
+	mi := &file_leaderd_v1_run_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +996,7 @@ func (x *ListShardsRequest) String() string {
 func (*ListShardsRequest) ProtoMessage() {}
 
 func (x *ListShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[5]
+	mi := &file_leaderd_v1_run_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +1009,7 @@ func (x *ListShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListShardsRequest.ProtoReflect.Descriptor instead.
 func (*ListShardsRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{5}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListShardsRequest) GetName() string {
@@ -916,7 +1046,7 @@ type ListShardsResponse struct {
 
 func (x *ListShardsResponse) Reset() {
 	*x = ListShardsResponse{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[6]
+	mi := &file_leaderd_v1_run_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -928,7 +1058,7 @@ func (x *ListShardsResponse) String() string {
 func (*ListShardsResponse) ProtoMessage() {}
 
 func (x *ListShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[6]
+	mi := &file_leaderd_v1_run_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -941,7 +1071,7 @@ func (x *ListShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListShardsResponse.ProtoReflect.Descriptor instead.
 func (*ListShardsResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{6}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListShardsResponse) GetShards() []*Shard {
@@ -969,7 +1099,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[7]
+	mi := &file_leaderd_v1_run_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -981,7 +1111,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[7]
+	mi := &file_leaderd_v1_run_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -994,7 +1124,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{7}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetRunRequest) GetName() string {
@@ -1015,7 +1145,7 @@ type GetRunResponse struct {
 
 func (x *GetRunResponse) Reset() {
 	*x = GetRunResponse{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[8]
+	mi := &file_leaderd_v1_run_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1027,7 +1157,7 @@ func (x *GetRunResponse) String() string {
 func (*GetRunResponse) ProtoMessage() {}
 
 func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[8]
+	mi := &file_leaderd_v1_run_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1040,7 +1170,7 @@ func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunResponse.ProtoReflect.Descriptor instead.
 func (*GetRunResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{8}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetRunResponse) GetRun() *Run {
@@ -1063,7 +1193,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[9]
+	mi := &file_leaderd_v1_run_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1205,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[9]
+	mi := &file_leaderd_v1_run_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1218,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{9}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CancelRunRequest) GetName() string {
@@ -1116,7 +1246,7 @@ type CancelRunResponse struct {
 
 func (x *CancelRunResponse) Reset() {
 	*x = CancelRunResponse{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[10]
+	mi := &file_leaderd_v1_run_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1128,7 +1258,7 @@ func (x *CancelRunResponse) String() string {
 func (*CancelRunResponse) ProtoMessage() {}
 
 func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[10]
+	mi := &file_leaderd_v1_run_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1141,7 +1271,7 @@ func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunResponse.ProtoReflect.Descriptor instead.
 func (*CancelRunResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{10}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CancelRunResponse) GetRun() *Run {
@@ -1169,14 +1299,16 @@ type ListRunsRequest struct {
 	// Only runs that were due at this time or later.
 	SinceTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
 	// Answer the progress of tries that run, too.
-	Progress      bool `protobuf:"varint,50,opt,name=progress,proto3" json:"progress,omitempty"`
+	Progress bool `protobuf:"varint,50,opt,name=progress,proto3" json:"progress,omitempty"`
+	// Only runs of the chain with this correlation, its first run among them.
+	Correlation   string `protobuf:"bytes,80,opt,name=correlation,proto3" json:"correlation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[11]
+	mi := &file_leaderd_v1_run_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1320,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[11]
+	mi := &file_leaderd_v1_run_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1333,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListRunsRequest) GetParent() string {
@@ -1260,6 +1392,13 @@ func (x *ListRunsRequest) GetProgress() bool {
 	return false
 }
 
+func (x *ListRunsRequest) GetCorrelation() string {
+	if x != nil {
+		return x.Correlation
+	}
+	return ""
+}
+
 // ListRunsResponse has a page of runs.
 type ListRunsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1279,7 +1418,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[12]
+	mi := &file_leaderd_v1_run_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1291,7 +1430,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[12]
+	mi := &file_leaderd_v1_run_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1304,7 +1443,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -1340,7 +1479,7 @@ var File_leaderd_v1_run_proto protoreflect.FileDescriptor
 const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\n" +
 	"\x14leaderd/v1/run.proto\x12\n" +
-	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x06\n" +
+	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdc\a\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.leaderd.v1.Run.StateR\x05state\x12\x16\n" +
@@ -1360,8 +1499,11 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\x11next_attempt_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x0fnextAttemptTime\x12\x1a\n" +
 	"\brevision\x18\r \x01(\x03R\brevision\x12\x16\n" +
 	"\x06origin\x18\x14 \x01(\tR\x06origin\x12\x14\n" +
-	"\x05tries\x18\x15 \x01(\x05R\x05tries\x12/\n" +
-	"\x06shards\x18\x1e \x01(\v2\x17.leaderd.v1.ShardCountsR\x06shards\"\x8a\x02\n" +
+	"\x05tries\x18\x15 \x01(\x05R\x05tries\x12)\n" +
+	"\x05hooks\x18\x16 \x03(\v2\x13.leaderd.v1.HookRunR\x05hooks\x12/\n" +
+	"\x06shards\x18\x1e \x01(\v2\x17.leaderd.v1.ShardCountsR\x06shards\x12 \n" +
+	"\vcorrelation\x18P \x01(\tR\vcorrelation\x12\x1a\n" +
+	"\bupstream\x18Q \x03(\tR\bupstream\"\x8a\x02\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x11\n" +
@@ -1377,7 +1519,19 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\rSTATE_SKIPPED\x10\n" +
 	"\x12\x10\n" +
 	"\fSTATE_MISSED\x10\v\x12\x14\n" +
-	"\x10STATE_UNREADABLE\x10\f\"\xe1\x03\n" +
+	"\x10STATE_UNREADABLE\x10\f\"\xa3\x02\n" +
+	"\aHookRun\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x15.leaderd.v1.Run.StateR\x05state\x129\n" +
+	"\n" +
+	"start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
+	"\bend_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12 \n" +
+	"\texit_code\x18\x05 \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x14\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\x12\x1f\n" +
+	"\voutput_tail\x18\a \x01(\fR\n" +
+	"outputTailB\f\n" +
+	"\n" +
+	"_exit_code\"\xe1\x03\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
@@ -1450,7 +1604,7 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"6\n" +
 	"\x11CancelRunResponse\x12!\n" +
-	"\x03run\x18\x01 \x01(\v2\x0f.leaderd.v1.RunR\x03run\"\xf9\x02\n" +
+	"\x03run\x18\x01 \x01(\v2\x0f.leaderd.v1.RunR\x03run\"\x9b\x03\n" +
 	"\x0fListRunsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -1461,7 +1615,8 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\x04node\x18\x06 \x01(\tR\x04node\x129\n" +
 	"\n" +
 	"since_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\x12\x1a\n" +
-	"\bprogress\x182 \x01(\bR\bprogress\"?\n" +
+	"\bprogress\x182 \x01(\bR\bprogress\x12 \n" +
+	"\vcorrelation\x18P \x01(\tR\vcorrelation\"?\n" +
 	"\x05Order\x12\x15\n" +
 	"\x11ORDER_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tORDER_JOB\x10\x01\x12\x10\n" +
@@ -1492,65 +1647,70 @@ func file_leaderd_v1_run_proto_rawDescGZIP() []byte {
 }
 
 var file_leaderd_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_leaderd_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_leaderd_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_leaderd_v1_run_proto_goTypes = []any{
 	(Run_State)(0),                // 0: leaderd.v1.Run.State
 	(ListRunsRequest_Order)(0),    // 1: leaderd.v1.ListRunsRequest.Order
 	(*Run)(nil),                   // 2: leaderd.v1.Run
-	(*Attempt)(nil),               // 3: leaderd.v1.Attempt
-	(*Progress)(nil),              // 4: leaderd.v1.Progress
-	(*ShardCounts)(nil),           // 5: leaderd.v1.ShardCounts
-	(*Shard)(nil),                 // 6: leaderd.v1.Shard
-	(*ListShardsRequest)(nil),     // 7: leaderd.v1.ListShardsRequest
-	(*ListShardsResponse)(nil),    // 8: leaderd.v1.ListShardsResponse
-	(*GetRunRequest)(nil),         // 9: leaderd.v1.GetRunRequest
-	(*GetRunResponse)(nil),        // 10: leaderd.v1.GetRunResponse
-	(*CancelRunRequest)(nil),      // 11: leaderd.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),     // 12: leaderd.v1.CancelRunResponse
-	(*ListRunsRequest)(nil),       // 13: leaderd.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 14: leaderd.v1.ListRunsResponse
-	nil,                           // 15: leaderd.v1.Shard.ParamsEntry
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*HookRun)(nil),               // 3: leaderd.v1.HookRun
+	(*Attempt)(nil),               // 4: leaderd.v1.Attempt
+	(*Progress)(nil),              // 5: leaderd.v1.Progress
+	(*ShardCounts)(nil),           // 6: leaderd.v1.ShardCounts
+	(*Shard)(nil),                 // 7: leaderd.v1.Shard
+	(*ListShardsRequest)(nil),     // 8: leaderd.v1.ListShardsRequest
+	(*ListShardsResponse)(nil),    // 9: leaderd.v1.ListShardsResponse
+	(*GetRunRequest)(nil),         // 10: leaderd.v1.GetRunRequest
+	(*GetRunResponse)(nil),        // 11: leaderd.v1.GetRunResponse
+	(*CancelRunRequest)(nil),      // 12: leaderd.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),     // 13: leaderd.v1.CancelRunResponse
+	(*ListRunsRequest)(nil),       // 14: leaderd.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),      // 15: leaderd.v1.ListRunsResponse
+	nil,                           // 16: leaderd.v1.Shard.ParamsEntry
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
 }
 var file_leaderd_v1_run_proto_depIdxs = []int32{
 	0,  // 0: leaderd.v1.Run.state:type_name -> leaderd.v1.Run.State
-	16, // 1: leaderd.v1.Run.due_time:type_name -> google.protobuf.Timestamp
-	16, // 2: leaderd.v1.Run.until_time:type_name -> google.protobuf.Timestamp
-	3,  // 3: leaderd.v1.Run.attempts:type_name -> leaderd.v1.Attempt
-	16, // 4: leaderd.v1.Run.next_attempt_time:type_name -> google.protobuf.Timestamp
-	5,  // 5: leaderd.v1.Run.shards:type_name -> leaderd.v1.ShardCounts
-	16, // 6: leaderd.v1.Attempt.claim_time:type_name -> google.protobuf.Timestamp
-	16, // 7: leaderd.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
-	16, // 8: leaderd.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
-	0,  // 9: leaderd.v1.Attempt.state:type_name -> leaderd.v1.Run.State
-	4,  // 10: leaderd.v1.Attempt.progress:type_name -> leaderd.v1.Progress
-	16, // 11: leaderd.v1.Progress.report_time:type_name -> google.protobuf.Timestamp
-	16, // 12: leaderd.v1.Progress.estimated_end_time:type_name -> google.protobuf.Timestamp
-	0,  // 13: leaderd.v1.Shard.state:type_name -> leaderd.v1.Run.State
-	3,  // 14: leaderd.v1.Shard.attempts:type_name -> leaderd.v1.Attempt
-	16, // 15: leaderd.v1.Shard.next_attempt_time:type_name -> google.protobuf.Timestamp
-	15, // 16: leaderd.v1.Shard.params:type_name -> leaderd.v1.Shard.ParamsEntry
-	6,  // 17: leaderd.v1.ListShardsResponse.shards:type_name -> leaderd.v1.Shard
-	2,  // 18: leaderd.v1.GetRunResponse.run:type_name -> leaderd.v1.Run
-	2,  // 19: leaderd.v1.CancelRunResponse.run:type_name -> leaderd.v1.Run
-	1,  // 20: leaderd.v1.ListRunsRequest.order:type_name -> leaderd.v1.ListRunsRequest.Order
-	0,  // 21: leaderd.v1.ListRunsRequest.states:type_name -> leaderd.v1.Run.State
-	16, // 22: leaderd.v1.ListRunsRequest.since_time:type_name -> google.protobuf.Timestamp
-	2,  // 23: leaderd.v1.ListRunsResponse.runs:type_name -> leaderd.v1.Run
-	16, // 24: leaderd.v1.ListRunsResponse.removed_until:type_name -> google.protobuf.Timestamp
-	9,  // 25: leaderd.v1.RunService.GetRun:input_type -> leaderd.v1.GetRunRequest
-	13, // 26: leaderd.v1.RunService.ListRuns:input_type -> leaderd.v1.ListRunsRequest
-	11, // 27: leaderd.v1.RunService.CancelRun:input_type -> leaderd.v1.CancelRunRequest
-	7,  // 28: leaderd.v1.RunService.ListShards:input_type -> leaderd.v1.ListShardsRequest
-	10, // 29: leaderd.v1.RunService.GetRun:output_type -> leaderd.v1.GetRunResponse
-	14, // 30: leaderd.v1.RunService.ListRuns:output_type -> leaderd.v1.ListRunsResponse
-	12, // 31: leaderd.v1.RunService.CancelRun:output_type -> leaderd.v1.CancelRunResponse
-	8,  // 32: leaderd.v1.RunService.ListShards:output_type -> leaderd.v1.ListShardsResponse
-	29, // [29:33] is the sub-list for method output_type
-	25, // [25:29] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	17, // 1: leaderd.v1.Run.due_time:type_name -> google.protobuf.Timestamp
+	17, // 2: leaderd.v1.Run.until_time:type_name -> google.protobuf.Timestamp
+	4,  // 3: leaderd.v1.Run.attempts:type_name -> leaderd.v1.Attempt
+	17, // 4: leaderd.v1.Run.next_attempt_time:type_name -> google.protobuf.Timestamp
+	3,  // 5: leaderd.v1.Run.hooks:type_name -> leaderd.v1.HookRun
+	6,  // 6: leaderd.v1.Run.shards:type_name -> leaderd.v1.ShardCounts
+	0,  // 7: leaderd.v1.HookRun.state:type_name -> leaderd.v1.Run.State
+	17, // 8: leaderd.v1.HookRun.start_time:type_name -> google.protobuf.Timestamp
+	17, // 9: leaderd.v1.HookRun.end_time:type_name -> google.protobuf.Timestamp
+	17, // 10: leaderd.v1.Attempt.claim_time:type_name -> google.protobuf.Timestamp
+	17, // 11: leaderd.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
+	17, // 12: leaderd.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
+	0,  // 13: leaderd.v1.Attempt.state:type_name -> leaderd.v1.Run.State
+	5,  // 14: leaderd.v1.Attempt.progress:type_name -> leaderd.v1.Progress
+	17, // 15: leaderd.v1.Progress.report_time:type_name -> google.protobuf.Timestamp
+	17, // 16: leaderd.v1.Progress.estimated_end_time:type_name -> google.protobuf.Timestamp
+	0,  // 17: leaderd.v1.Shard.state:type_name -> leaderd.v1.Run.State
+	4,  // 18: leaderd.v1.Shard.attempts:type_name -> leaderd.v1.Attempt
+	17, // 19: leaderd.v1.Shard.next_attempt_time:type_name -> google.protobuf.Timestamp
+	16, // 20: leaderd.v1.Shard.params:type_name -> leaderd.v1.Shard.ParamsEntry
+	7,  // 21: leaderd.v1.ListShardsResponse.shards:type_name -> leaderd.v1.Shard
+	2,  // 22: leaderd.v1.GetRunResponse.run:type_name -> leaderd.v1.Run
+	2,  // 23: leaderd.v1.CancelRunResponse.run:type_name -> leaderd.v1.Run
+	1,  // 24: leaderd.v1.ListRunsRequest.order:type_name -> leaderd.v1.ListRunsRequest.Order
+	0,  // 25: leaderd.v1.ListRunsRequest.states:type_name -> leaderd.v1.Run.State
+	17, // 26: leaderd.v1.ListRunsRequest.since_time:type_name -> google.protobuf.Timestamp
+	2,  // 27: leaderd.v1.ListRunsResponse.runs:type_name -> leaderd.v1.Run
+	17, // 28: leaderd.v1.ListRunsResponse.removed_until:type_name -> google.protobuf.Timestamp
+	10, // 29: leaderd.v1.RunService.GetRun:input_type -> leaderd.v1.GetRunRequest
+	14, // 30: leaderd.v1.RunService.ListRuns:input_type -> leaderd.v1.ListRunsRequest
+	12, // 31: leaderd.v1.RunService.CancelRun:input_type -> leaderd.v1.CancelRunRequest
+	8,  // 32: leaderd.v1.RunService.ListShards:input_type -> leaderd.v1.ListShardsRequest
+	11, // 33: leaderd.v1.RunService.GetRun:output_type -> leaderd.v1.GetRunResponse
+	15, // 34: leaderd.v1.RunService.ListRuns:output_type -> leaderd.v1.ListRunsResponse
+	13, // 35: leaderd.v1.RunService.CancelRun:output_type -> leaderd.v1.CancelRunResponse
+	9,  // 36: leaderd.v1.RunService.ListShards:output_type -> leaderd.v1.ListShardsResponse
+	33, // [33:37] is the sub-list for method output_type
+	29, // [29:33] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_run_proto_init() }
@@ -1559,14 +1719,15 @@ func file_leaderd_v1_run_proto_init() {
 		return
 	}
 	file_leaderd_v1_run_proto_msgTypes[1].OneofWrappers = []any{}
-	file_leaderd_v1_run_proto_msgTypes[4].OneofWrappers = []any{}
+	file_leaderd_v1_run_proto_msgTypes[2].OneofWrappers = []any{}
+	file_leaderd_v1_run_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_run_proto_rawDesc), len(file_leaderd_v1_run_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

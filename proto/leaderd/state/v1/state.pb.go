@@ -407,6 +407,8 @@ type Live struct {
 	Origin string `protobuf:"bytes,22,opt,name=origin,proto3" json:"origin,omitempty"`
 	// A bad end leaves a dead letter: the job's policy when it was claimed.
 	DeadLetter bool `protobuf:"varint,23,opt,name=dead_letter,json=deadLetter,proto3" json:"dead_letter,omitempty"`
+	// The circuit that counts its end: the job's policy when it was claimed.
+	Circuit *v1.CircuitBreaker `protobuf:"bytes,24,opt,name=circuit,proto3" json:"circuit,omitempty"`
 	// Of a shard of a run that is split: the ModRevision of the run's header, under
 	// which it was claimed. Its state may be a verdict.
 	Header int64 `protobuf:"varint,30,opt,name=header,proto3" json:"header,omitempty"`
@@ -416,7 +418,11 @@ type Live struct {
 	// a whole.
 	Split *Split `protobuf:"bytes,32,opt,name=split,proto3" json:"split,omitempty"`
 	// The places that the run has at its job's limits.
-	Holds         []*Hold `protobuf:"bytes,70,rep,name=holds,proto3" json:"holds,omitempty"`
+	Holds []*Hold `protobuf:"bytes,70,rep,name=holds,proto3" json:"holds,omitempty"`
+	// The chain that it is of; empty: it is the first of one, if of any.
+	Correlation string `protobuf:"bytes,80,opt,name=correlation,proto3" json:"correlation,omitempty"`
+	// The runs after which it was made.
+	Upstream      []*Upstream `protobuf:"bytes,81,rep,name=upstream,proto3" json:"upstream,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -591,6 +597,13 @@ func (x *Live) GetDeadLetter() bool {
 	return false
 }
 
+func (x *Live) GetCircuit() *v1.CircuitBreaker {
+	if x != nil {
+		return x.Circuit
+	}
+	return nil
+}
+
 func (x *Live) GetHeader() int64 {
 	if x != nil {
 		return x.Header
@@ -615,6 +628,20 @@ func (x *Live) GetSplit() *Split {
 func (x *Live) GetHolds() []*Hold {
 	if x != nil {
 		return x.Holds
+	}
+	return nil
+}
+
+func (x *Live) GetCorrelation() string {
+	if x != nil {
+		return x.Correlation
+	}
+	return ""
+}
+
+func (x *Live) GetUpstream() []*Upstream {
+	if x != nil {
+		return x.Upstream
 	}
 	return nil
 }
@@ -820,6 +847,163 @@ func (x *ShardEnd) GetOutputBytes() int64 {
 	return 0
 }
 
+// Upstream is a run after whose end another was made.
+type Upstream struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job's name, in the namespace of the other.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// The run.
+	Run string `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	// state.RunState: its verdict.
+	State         uint32 `protobuf:"varint,3,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Upstream) Reset() {
+	*x = Upstream{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Upstream) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Upstream) ProtoMessage() {}
+
+func (x *Upstream) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Upstream.ProtoReflect.Descriptor instead.
+func (*Upstream) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Upstream) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Upstream) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *Upstream) GetState() uint32 {
+	if x != nil {
+		return x.State
+	}
+	return 0
+}
+
+// Follow is the value of followers/…: that a job runs after another, and how far the
+// other's ends have been looked at.
+type Follow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Verdicts up to this revision have been; 0: up to that at which the key was made.
+	Cursor int64 `protobuf:"varint,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Of those of that revision, the ones up to this run; empty: all.
+	CursorRun string `protobuf:"bytes,2,opt,name=cursor_run,json=cursorRun,proto3" json:"cursor_run,omitempty"`
+	// The newest end that counts and has made no run yet, where the job waits for others
+	// beside: the run.
+	Run string `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
+	// state.RunState: its verdict.
+	State uint32 `protobuf:"varint,4,opt,name=state,proto3" json:"state,omitempty"`
+	// When that was written.
+	Recorded int64 `protobuf:"varint,5,opt,name=recorded,proto3" json:"recorded,omitempty"`
+	// The chain that it is of.
+	Correlation   string `protobuf:"bytes,6,opt,name=correlation,proto3" json:"correlation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Follow) Reset() {
+	*x = Follow{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Follow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Follow) ProtoMessage() {}
+
+func (x *Follow) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Follow.ProtoReflect.Descriptor instead.
+func (*Follow) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Follow) GetCursor() int64 {
+	if x != nil {
+		return x.Cursor
+	}
+	return 0
+}
+
+func (x *Follow) GetCursorRun() string {
+	if x != nil {
+		return x.CursorRun
+	}
+	return ""
+}
+
+func (x *Follow) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *Follow) GetState() uint32 {
+	if x != nil {
+		return x.State
+	}
+	return 0
+}
+
+func (x *Follow) GetRecorded() int64 {
+	if x != nil {
+		return x.Recorded
+	}
+	return 0
+}
+
+func (x *Follow) GetCorrelation() string {
+	if x != nil {
+		return x.Correlation
+	}
+	return ""
+}
+
 // Place is the value of gates/….
 type Place struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -835,7 +1019,7 @@ type Place struct {
 
 func (x *Place) Reset() {
 	*x = Place{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -847,7 +1031,7 @@ func (x *Place) String() string {
 func (*Place) ProtoMessage() {}
 
 func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -860,7 +1044,7 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Place.ProtoReflect.Descriptor instead.
 func (*Place) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{7}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Place) GetJob() string {
@@ -897,7 +1081,7 @@ type Bucket struct {
 
 func (x *Bucket) Reset() {
 	*x = Bucket{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -909,7 +1093,7 @@ func (x *Bucket) String() string {
 func (*Bucket) ProtoMessage() {}
 
 func (x *Bucket) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -922,7 +1106,7 @@ func (x *Bucket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bucket.ProtoReflect.Descriptor instead.
 func (*Bucket) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{8}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Bucket) GetFull() int64 {
@@ -956,7 +1140,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -968,7 +1152,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -981,7 +1165,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{9}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Cancel) GetRequested() int64 {
@@ -1049,7 +1233,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +1245,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +1258,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{10}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -1206,18 +1390,26 @@ type Record struct {
 	Origin string `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
 	// How many of its attempts counted against the job's retry policy.
 	Tries int32 `protobuf:"varint,21,opt,name=tries,proto3" json:"tries,omitempty"`
+	// The hooks that its last executor runs, in order.
+	Hooks []*HookRun `protobuf:"bytes,22,rep,name=hooks,proto3" json:"hooks,omitempty"`
+	// It left a result.
+	Result bool `protobuf:"varint,40,opt,name=result,proto3" json:"result,omitempty"`
 	// Of a run that was split: how each shard ended, in order. What all share is left
 	// out.
 	Ends []*Live `protobuf:"bytes,30,rep,name=ends,proto3" json:"ends,omitempty"`
 	// What such a run was split into.
-	Split         *Split `protobuf:"bytes,31,opt,name=split,proto3" json:"split,omitempty"`
+	Split *Split `protobuf:"bytes,31,opt,name=split,proto3" json:"split,omitempty"`
+	// The chain that it is of; empty: it is the first of one, if of any.
+	Correlation string `protobuf:"bytes,80,opt,name=correlation,proto3" json:"correlation,omitempty"`
+	// The runs after which it was made.
+	Upstream      []*Upstream `protobuf:"bytes,81,rep,name=upstream,proto3" json:"upstream,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1229,7 +1421,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1242,7 +1434,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Record) GetGeneration() int64 {
@@ -1343,6 +1535,20 @@ func (x *Record) GetTries() int32 {
 	return 0
 }
 
+func (x *Record) GetHooks() []*HookRun {
+	if x != nil {
+		return x.Hooks
+	}
+	return nil
+}
+
+func (x *Record) GetResult() bool {
+	if x != nil {
+		return x.Result
+	}
+	return false
+}
+
 func (x *Record) GetEnds() []*Live {
 	if x != nil {
 		return x.Ends
@@ -1353,6 +1559,120 @@ func (x *Record) GetEnds() []*Live {
 func (x *Record) GetSplit() *Split {
 	if x != nil {
 		return x.Split
+	}
+	return nil
+}
+
+func (x *Record) GetCorrelation() string {
+	if x != nil {
+		return x.Correlation
+	}
+	return ""
+}
+
+func (x *Record) GetUpstream() []*Upstream {
+	if x != nil {
+		return x.Upstream
+	}
+	return nil
+}
+
+// HookRun is a hook of a run, and what became of it.
+type HookRun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// state.HookName.
+	Name uint32 `protobuf:"varint,1,opt,name=name,proto3" json:"name,omitempty"`
+	// When it started; 0: it has not, as far as is known.
+	Started int64 `protobuf:"varint,2,opt,name=started,proto3" json:"started,omitempty"`
+	// When it ended; 0: it has not, as far as is known.
+	Ended int64 `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`
+	// state.RunState: how it ended.
+	State uint32 `protobuf:"varint,4,opt,name=state,proto3" json:"state,omitempty"`
+	// Exit code or status.
+	ExitCode *int32 `protobuf:"varint,5,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	// What went wrong.
+	Error string `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	// The end of its output.
+	Tail          []byte `protobuf:"bytes,7,opt,name=tail,proto3" json:"tail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HookRun) Reset() {
+	*x = HookRun{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HookRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HookRun) ProtoMessage() {}
+
+func (x *HookRun) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HookRun.ProtoReflect.Descriptor instead.
+func (*HookRun) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *HookRun) GetName() uint32 {
+	if x != nil {
+		return x.Name
+	}
+	return 0
+}
+
+func (x *HookRun) GetStarted() int64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+func (x *HookRun) GetEnded() int64 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
+func (x *HookRun) GetState() uint32 {
+	if x != nil {
+		return x.State
+	}
+	return 0
+}
+
+func (x *HookRun) GetExitCode() int32 {
+	if x != nil && x.ExitCode != nil {
+		return *x.ExitCode
+	}
+	return 0
+}
+
+func (x *HookRun) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *HookRun) GetTail() []byte {
+	if x != nil {
+		return x.Tail
 	}
 	return nil
 }
@@ -1371,14 +1691,18 @@ type Pending struct {
 	// Since when it waits for other runs; 0: it was not found to have to.
 	Queued int64 `protobuf:"varint,5,opt,name=queued,proto3" json:"queued,omitempty"`
 	// The run that it repeats.
-	Origin        string `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
+	Origin string `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
+	// The chain that it is of; empty: it is the first of one, if of any.
+	Correlation string `protobuf:"bytes,80,opt,name=correlation,proto3" json:"correlation,omitempty"`
+	// The runs after which it was made.
+	Upstream      []*Upstream `protobuf:"bytes,81,rep,name=upstream,proto3" json:"upstream,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Pending) Reset() {
 	*x = Pending{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1390,7 +1714,7 @@ func (x *Pending) String() string {
 func (*Pending) ProtoMessage() {}
 
 func (x *Pending) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1403,7 +1727,7 @@ func (x *Pending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pending.ProtoReflect.Descriptor instead.
 func (*Pending) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Pending) GetRequested() int64 {
@@ -1448,6 +1772,130 @@ func (x *Pending) GetOrigin() string {
 	return ""
 }
 
+func (x *Pending) GetCorrelation() string {
+	if x != nil {
+		return x.Correlation
+	}
+	return ""
+}
+
+func (x *Pending) GetUpstream() []*Upstream {
+	if x != nil {
+		return x.Upstream
+	}
+	return nil
+}
+
+// Circuit is the value of circuits/…. A circuit that is closed and has nothing to
+// count has no key.
+type Circuit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// state.CircuitState.
+	State uint32 `protobuf:"varint,1,opt,name=state,proto3" json:"state,omitempty"`
+	// Closed: how many runs in a row have failed.
+	Failures int32 `protobuf:"varint,2,opt,name=failures,proto3" json:"failures,omitempty"`
+	// The last runs, the newest last: 'x' for one that failed, '.' for another.
+	Outcomes string `protobuf:"bytes,3,opt,name=outcomes,proto3" json:"outcomes,omitempty"`
+	// When it opened.
+	Opened int64 `protobuf:"varint,4,opt,name=opened,proto3" json:"opened,omitempty"`
+	// Open: until then.
+	Until int64 `protobuf:"varint,5,opt,name=until,proto3" json:"until,omitempty"`
+	// Half-open: the job of the run that probes.
+	ProbeJob string `protobuf:"bytes,6,opt,name=probe_job,json=probeJob,proto3" json:"probe_job,omitempty"`
+	// That run.
+	ProbeRun string `protobuf:"bytes,7,opt,name=probe_run,json=probeRun,proto3" json:"probe_run,omitempty"`
+	// Why it opened.
+	Detail        string `protobuf:"bytes,8,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Circuit) Reset() {
+	*x = Circuit{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Circuit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Circuit) ProtoMessage() {}
+
+func (x *Circuit) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Circuit.ProtoReflect.Descriptor instead.
+func (*Circuit) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Circuit) GetState() uint32 {
+	if x != nil {
+		return x.State
+	}
+	return 0
+}
+
+func (x *Circuit) GetFailures() int32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *Circuit) GetOutcomes() string {
+	if x != nil {
+		return x.Outcomes
+	}
+	return ""
+}
+
+func (x *Circuit) GetOpened() int64 {
+	if x != nil {
+		return x.Opened
+	}
+	return 0
+}
+
+func (x *Circuit) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *Circuit) GetProbeJob() string {
+	if x != nil {
+		return x.ProbeJob
+	}
+	return ""
+}
+
+func (x *Circuit) GetProbeRun() string {
+	if x != nil {
+		return x.ProbeRun
+	}
+	return ""
+}
+
+func (x *Circuit) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // Checkpoint is the value of checkpoints/…/<shard> and of those below it. The first
 // names the last checkpoint of the shard, and is what the next one compares; the
 // others hold what was saved.
@@ -1471,7 +1919,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1931,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1944,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{13}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Checkpoint) GetData() []byte {
@@ -1564,7 +2012,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +2024,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +2037,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{14}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Progress) GetDone() int64 {
@@ -1666,7 +2114,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1678,7 +2126,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1691,7 +2139,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{15}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Node) GetControl() bool {
@@ -1784,7 +2232,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +2244,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +2257,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{16}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Watermark) GetInstant() int64 {
@@ -1902,7 +2350,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1914,7 +2362,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1927,7 +2375,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{17}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ClockSkew) GetNode() string {
@@ -1963,7 +2411,7 @@ type Late struct {
 
 func (x *Late) Reset() {
 	*x = Late{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1975,7 +2423,7 @@ func (x *Late) String() string {
 func (*Late) ProtoMessage() {}
 
 func (x *Late) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1988,7 +2436,7 @@ func (x *Late) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Late.ProtoReflect.Descriptor instead.
 func (*Late) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{18}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Late) GetRuns() int64 {
@@ -2039,7 +2487,7 @@ type UnreadableGate struct {
 
 func (x *UnreadableGate) Reset() {
 	*x = UnreadableGate{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2051,7 +2499,7 @@ func (x *UnreadableGate) String() string {
 func (*UnreadableGate) ProtoMessage() {}
 
 func (x *UnreadableGate) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2064,7 +2512,7 @@ func (x *UnreadableGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreadableGate.ProtoReflect.Descriptor instead.
 func (*UnreadableGate) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{19}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UnreadableGate) GetNamespace() string {
@@ -2097,7 +2545,7 @@ type Closed struct {
 
 func (x *Closed) Reset() {
 	*x = Closed{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2109,7 +2557,7 @@ func (x *Closed) String() string {
 func (*Closed) ProtoMessage() {}
 
 func (x *Closed) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2122,7 +2570,7 @@ func (x *Closed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Closed.ProtoReflect.Descriptor instead.
 func (*Closed) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{20}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Closed) GetInstant() int64 {
@@ -2197,7 +2645,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[21]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2209,7 +2657,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[21]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2222,7 +2670,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{21}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Backfill) GetFrom() int64 {
@@ -2385,7 +2833,7 @@ type BackfillSlots struct {
 
 func (x *BackfillSlots) Reset() {
 	*x = BackfillSlots{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[22]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2845,7 @@ func (x *BackfillSlots) String() string {
 func (*BackfillSlots) ProtoMessage() {}
 
 func (x *BackfillSlots) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[22]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2858,7 @@ func (x *BackfillSlots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillSlots.ProtoReflect.Descriptor instead.
 func (*BackfillSlots) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{22}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *BackfillSlots) GetSteps() []int64 {
@@ -2433,7 +2881,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[23]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2445,7 +2893,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[23]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2458,7 +2906,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{23}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Segment) GetBlock() []byte {
@@ -2492,7 +2940,7 @@ type SegmentBlock struct {
 
 func (x *SegmentBlock) Reset() {
 	*x = SegmentBlock{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[24]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2504,7 +2952,7 @@ func (x *SegmentBlock) String() string {
 func (*SegmentBlock) ProtoMessage() {}
 
 func (x *SegmentBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[24]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2517,7 +2965,7 @@ func (x *SegmentBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentBlock.ProtoReflect.Descriptor instead.
 func (*SegmentBlock) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{24}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SegmentBlock) GetRuns() []string {
@@ -2554,7 +3002,7 @@ type Swept struct {
 
 func (x *Swept) Reset() {
 	*x = Swept{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[25]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2566,7 +3014,7 @@ func (x *Swept) String() string {
 func (*Swept) ProtoMessage() {}
 
 func (x *Swept) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[25]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2579,7 +3027,7 @@ func (x *Swept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Swept.ProtoReflect.Descriptor instead.
 func (*Swept) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{25}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Swept) GetFloor() int64 {
@@ -2609,7 +3057,7 @@ type Unique struct {
 
 func (x *Unique) Reset() {
 	*x = Unique{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[26]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2621,7 +3069,7 @@ func (x *Unique) String() string {
 func (*Unique) ProtoMessage() {}
 
 func (x *Unique) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[26]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2634,7 +3082,7 @@ func (x *Unique) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unique.ProtoReflect.Descriptor instead.
 func (*Unique) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{26}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Unique) GetRun() string {
@@ -2655,7 +3103,7 @@ var File_leaderd_state_v1_state_proto protoreflect.FileDescriptor
 
 const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\n" +
-	"\x1cleaderd/state/v1/state.proto\x12\x10leaderd.state.v1\x1a\x1eleaderd/v1/calendar_spec.proto\x1a\x14leaderd/v1/job.proto\x1a\x1cleaderd/v1/shards_spec.proto\"\x9f\x03\n" +
+	"\x1cleaderd/state/v1/state.proto\x12\x10leaderd.state.v1\x1a\x1eleaderd/v1/calendar_spec.proto\x1a\x1dleaderd/v1/circuit_spec.proto\x1a\x14leaderd/v1/job.proto\x1a\x1cleaderd/v1/shards_spec.proto\"\x9f\x03\n" +
 	"\x03Job\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1e\n" +
@@ -2691,7 +3139,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06change\x18\x02 \x01(\rR\x06change\x12\x14\n" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04time\x18\x05 \x01(\x03R\x04time\"\xd2\x05\n" +
+	"\x04time\x18\x05 \x01(\x03R\x04time\"\xe2\x06\n" +
 	"\x04Live\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12\x14\n" +
 	"\x05shard\x18\x02 \x01(\x05R\x05shard\x12\x16\n" +
@@ -2717,11 +3165,14 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\asnoozes\x18\x15 \x01(\x05R\asnoozes\x12\x16\n" +
 	"\x06origin\x18\x16 \x01(\tR\x06origin\x12\x1f\n" +
 	"\vdead_letter\x18\x17 \x01(\bR\n" +
-	"deadLetter\x12\x16\n" +
+	"deadLetter\x124\n" +
+	"\acircuit\x18\x18 \x01(\v2\x1a.leaderd.v1.CircuitBreakerR\acircuit\x12\x16\n" +
 	"\x06header\x18\x1e \x01(\x03R\x06header\x12,\n" +
 	"\x03end\x18\x1f \x01(\v2\x1a.leaderd.state.v1.ShardEndR\x03end\x12-\n" +
 	"\x05split\x18  \x01(\v2\x17.leaderd.state.v1.SplitR\x05split\x12,\n" +
-	"\x05holds\x18F \x03(\v2\x16.leaderd.state.v1.HoldR\x05holds\"N\n" +
+	"\x05holds\x18F \x03(\v2\x16.leaderd.state.v1.HoldR\x05holds\x12 \n" +
+	"\vcorrelation\x18P \x01(\tR\vcorrelation\x126\n" +
+	"\bupstream\x18Q \x03(\v2\x1a.leaderd.state.v1.UpstreamR\bupstream\"N\n" +
 	"\x04Hold\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2734,7 +3185,19 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x1a\n" +
 	"\brecorded\x18\x03 \x01(\x03R\brecorded\x12\x12\n" +
 	"\x04tail\x18\x04 \x01(\fR\x04tail\x12!\n" +
-	"\foutput_bytes\x18\x05 \x01(\x03R\voutputBytes\"I\n" +
+	"\foutput_bytes\x18\x05 \x01(\x03R\voutputBytes\"D\n" +
+	"\bUpstream\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
+	"\x03run\x18\x02 \x01(\tR\x03run\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\rR\x05state\"\xa5\x01\n" +
+	"\x06Follow\x12\x16\n" +
+	"\x06cursor\x18\x01 \x01(\x03R\x06cursor\x12\x1d\n" +
+	"\n" +
+	"cursor_run\x18\x02 \x01(\tR\tcursorRun\x12\x10\n" +
+	"\x03run\x18\x03 \x01(\tR\x03run\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\rR\x05state\x12\x1a\n" +
+	"\brecorded\x18\x05 \x01(\x03R\brecorded\x12 \n" +
+	"\vcorrelation\x18\x06 \x01(\tR\vcorrelation\"I\n" +
 	"\x05Place\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\tR\x03run\x12\x1c\n" +
@@ -2764,7 +3227,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x10progress_message\x184 \x01(\tR\x0fprogressMessage\x12\x18\n" +
 	"\asnoozed\x18\x14 \x01(\bR\asnoozedB\f\n" +
 	"\n" +
-	"_exit_code\"\xd7\x03\n" +
+	"_exit_code\"\xfa\x04\n" +
 	"\x06Record\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -2782,16 +3245,41 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x04tail\x18\v \x01(\fR\x04tail\x12!\n" +
 	"\foutput_bytes\x18\f \x01(\x03R\voutputBytes\x12\x16\n" +
 	"\x06origin\x18\x14 \x01(\tR\x06origin\x12\x14\n" +
-	"\x05tries\x18\x15 \x01(\x05R\x05tries\x12*\n" +
+	"\x05tries\x18\x15 \x01(\x05R\x05tries\x12/\n" +
+	"\x05hooks\x18\x16 \x03(\v2\x19.leaderd.state.v1.HookRunR\x05hooks\x12\x16\n" +
+	"\x06result\x18( \x01(\bR\x06result\x12*\n" +
 	"\x04ends\x18\x1e \x03(\v2\x16.leaderd.state.v1.LiveR\x04ends\x12-\n" +
-	"\x05split\x18\x1f \x01(\v2\x17.leaderd.state.v1.SplitR\x05split\"\xaa\x01\n" +
+	"\x05split\x18\x1f \x01(\v2\x17.leaderd.state.v1.SplitR\x05split\x12 \n" +
+	"\vcorrelation\x18P \x01(\tR\vcorrelation\x126\n" +
+	"\bupstream\x18Q \x03(\v2\x1a.leaderd.state.v1.UpstreamR\bupstream\"\xbd\x01\n" +
+	"\aHookRun\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\rR\x04name\x12\x18\n" +
+	"\astarted\x18\x02 \x01(\x03R\astarted\x12\x14\n" +
+	"\x05ended\x18\x03 \x01(\x03R\x05ended\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\rR\x05state\x12 \n" +
+	"\texit_code\x18\x05 \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x14\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\x12\x12\n" +
+	"\x04tail\x18\a \x01(\fR\x04tailB\f\n" +
+	"\n" +
+	"_exit_code\"\x84\x02\n" +
 	"\aPending\x12\x1c\n" +
 	"\trequested\x18\x01 \x01(\x03R\trequested\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12#\n" +
 	"\rallow_overlap\x18\x04 \x01(\bR\fallowOverlap\x12\x16\n" +
 	"\x06queued\x18\x05 \x01(\x03R\x06queued\x12\x16\n" +
-	"\x06origin\x18\x14 \x01(\tR\x06origin\"\x8a\x01\n" +
+	"\x06origin\x18\x14 \x01(\tR\x06origin\x12 \n" +
+	"\vcorrelation\x18P \x01(\tR\vcorrelation\x126\n" +
+	"\bupstream\x18Q \x03(\v2\x1a.leaderd.state.v1.UpstreamR\bupstream\"\xd7\x01\n" +
+	"\aCircuit\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\rR\x05state\x12\x1a\n" +
+	"\bfailures\x18\x02 \x01(\x05R\bfailures\x12\x1a\n" +
+	"\boutcomes\x18\x03 \x01(\tR\boutcomes\x12\x16\n" +
+	"\x06opened\x18\x04 \x01(\x03R\x06opened\x12\x14\n" +
+	"\x05until\x18\x05 \x01(\x03R\x05until\x12\x1b\n" +
+	"\tprobe_job\x18\x06 \x01(\tR\bprobeJob\x12\x1b\n" +
+	"\tprobe_run\x18\a \x01(\tR\bprobeRun\x12\x16\n" +
+	"\x06detail\x18\b \x01(\tR\x06detail\"\x8a\x01\n" +
 	"\n" +
 	"Checkpoint\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x14\n" +
@@ -2904,66 +3392,76 @@ func file_leaderd_state_v1_state_proto_rawDescGZIP() []byte {
 	return file_leaderd_state_v1_state_proto_rawDescData
 }
 
-var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_leaderd_state_v1_state_proto_goTypes = []any{
-	(*Job)(nil),             // 0: leaderd.state.v1.Job
-	(*Calendar)(nil),        // 1: leaderd.state.v1.Calendar
-	(*Version)(nil),         // 2: leaderd.state.v1.Version
-	(*Live)(nil),            // 3: leaderd.state.v1.Live
-	(*Hold)(nil),            // 4: leaderd.state.v1.Hold
-	(*Split)(nil),           // 5: leaderd.state.v1.Split
-	(*ShardEnd)(nil),        // 6: leaderd.state.v1.ShardEnd
-	(*Place)(nil),           // 7: leaderd.state.v1.Place
-	(*Bucket)(nil),          // 8: leaderd.state.v1.Bucket
-	(*Cancel)(nil),          // 9: leaderd.state.v1.Cancel
-	(*Attempt)(nil),         // 10: leaderd.state.v1.Attempt
-	(*Record)(nil),          // 11: leaderd.state.v1.Record
-	(*Pending)(nil),         // 12: leaderd.state.v1.Pending
-	(*Checkpoint)(nil),      // 13: leaderd.state.v1.Checkpoint
-	(*Progress)(nil),        // 14: leaderd.state.v1.Progress
-	(*Node)(nil),            // 15: leaderd.state.v1.Node
-	(*Watermark)(nil),       // 16: leaderd.state.v1.Watermark
-	(*ClockSkew)(nil),       // 17: leaderd.state.v1.ClockSkew
-	(*Late)(nil),            // 18: leaderd.state.v1.Late
-	(*UnreadableGate)(nil),  // 19: leaderd.state.v1.UnreadableGate
-	(*Closed)(nil),          // 20: leaderd.state.v1.Closed
-	(*Backfill)(nil),        // 21: leaderd.state.v1.Backfill
-	(*BackfillSlots)(nil),   // 22: leaderd.state.v1.BackfillSlots
-	(*Segment)(nil),         // 23: leaderd.state.v1.Segment
-	(*SegmentBlock)(nil),    // 24: leaderd.state.v1.SegmentBlock
-	(*Swept)(nil),           // 25: leaderd.state.v1.Swept
-	(*Unique)(nil),          // 26: leaderd.state.v1.Unique
-	nil,                     // 27: leaderd.state.v1.Node.LabelsEntry
-	nil,                     // 28: leaderd.state.v1.Node.ResourcesEntry
-	(*v1.JobSpec)(nil),      // 29: leaderd.v1.JobSpec
-	(*v1.JobCalendar)(nil),  // 30: leaderd.v1.JobCalendar
-	(*v1.CalendarSpec)(nil), // 31: leaderd.v1.CalendarSpec
-	(*v1.Shards)(nil),       // 32: leaderd.v1.Shards
+	(*Job)(nil),               // 0: leaderd.state.v1.Job
+	(*Calendar)(nil),          // 1: leaderd.state.v1.Calendar
+	(*Version)(nil),           // 2: leaderd.state.v1.Version
+	(*Live)(nil),              // 3: leaderd.state.v1.Live
+	(*Hold)(nil),              // 4: leaderd.state.v1.Hold
+	(*Split)(nil),             // 5: leaderd.state.v1.Split
+	(*ShardEnd)(nil),          // 6: leaderd.state.v1.ShardEnd
+	(*Upstream)(nil),          // 7: leaderd.state.v1.Upstream
+	(*Follow)(nil),            // 8: leaderd.state.v1.Follow
+	(*Place)(nil),             // 9: leaderd.state.v1.Place
+	(*Bucket)(nil),            // 10: leaderd.state.v1.Bucket
+	(*Cancel)(nil),            // 11: leaderd.state.v1.Cancel
+	(*Attempt)(nil),           // 12: leaderd.state.v1.Attempt
+	(*Record)(nil),            // 13: leaderd.state.v1.Record
+	(*HookRun)(nil),           // 14: leaderd.state.v1.HookRun
+	(*Pending)(nil),           // 15: leaderd.state.v1.Pending
+	(*Circuit)(nil),           // 16: leaderd.state.v1.Circuit
+	(*Checkpoint)(nil),        // 17: leaderd.state.v1.Checkpoint
+	(*Progress)(nil),          // 18: leaderd.state.v1.Progress
+	(*Node)(nil),              // 19: leaderd.state.v1.Node
+	(*Watermark)(nil),         // 20: leaderd.state.v1.Watermark
+	(*ClockSkew)(nil),         // 21: leaderd.state.v1.ClockSkew
+	(*Late)(nil),              // 22: leaderd.state.v1.Late
+	(*UnreadableGate)(nil),    // 23: leaderd.state.v1.UnreadableGate
+	(*Closed)(nil),            // 24: leaderd.state.v1.Closed
+	(*Backfill)(nil),          // 25: leaderd.state.v1.Backfill
+	(*BackfillSlots)(nil),     // 26: leaderd.state.v1.BackfillSlots
+	(*Segment)(nil),           // 27: leaderd.state.v1.Segment
+	(*SegmentBlock)(nil),      // 28: leaderd.state.v1.SegmentBlock
+	(*Swept)(nil),             // 29: leaderd.state.v1.Swept
+	(*Unique)(nil),            // 30: leaderd.state.v1.Unique
+	nil,                       // 31: leaderd.state.v1.Node.LabelsEntry
+	nil,                       // 32: leaderd.state.v1.Node.ResourcesEntry
+	(*v1.JobSpec)(nil),        // 33: leaderd.v1.JobSpec
+	(*v1.JobCalendar)(nil),    // 34: leaderd.v1.JobCalendar
+	(*v1.CalendarSpec)(nil),   // 35: leaderd.v1.CalendarSpec
+	(*v1.CircuitBreaker)(nil), // 36: leaderd.v1.CircuitBreaker
+	(*v1.Shards)(nil),         // 37: leaderd.v1.Shards
 }
 var file_leaderd_state_v1_state_proto_depIdxs = []int32{
-	29, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
-	30, // 1: leaderd.state.v1.Job.calendars:type_name -> leaderd.v1.JobCalendar
-	31, // 2: leaderd.state.v1.Calendar.spec:type_name -> leaderd.v1.CalendarSpec
+	33, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
+	34, // 1: leaderd.state.v1.Job.calendars:type_name -> leaderd.v1.JobCalendar
+	35, // 2: leaderd.state.v1.Calendar.spec:type_name -> leaderd.v1.CalendarSpec
 	0,  // 3: leaderd.state.v1.Version.job:type_name -> leaderd.state.v1.Job
-	10, // 4: leaderd.state.v1.Live.attempts:type_name -> leaderd.state.v1.Attempt
-	6,  // 5: leaderd.state.v1.Live.end:type_name -> leaderd.state.v1.ShardEnd
-	5,  // 6: leaderd.state.v1.Live.split:type_name -> leaderd.state.v1.Split
-	4,  // 7: leaderd.state.v1.Live.holds:type_name -> leaderd.state.v1.Hold
-	32, // 8: leaderd.state.v1.Split.shards:type_name -> leaderd.v1.Shards
-	10, // 9: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
-	3,  // 10: leaderd.state.v1.Record.ends:type_name -> leaderd.state.v1.Live
-	5,  // 11: leaderd.state.v1.Record.split:type_name -> leaderd.state.v1.Split
-	27, // 12: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
-	28, // 13: leaderd.state.v1.Node.resources:type_name -> leaderd.state.v1.Node.ResourcesEntry
-	18, // 14: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
-	19, // 15: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
-	17, // 16: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
-	11, // 17: leaderd.state.v1.SegmentBlock.records:type_name -> leaderd.state.v1.Record
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	12, // 4: leaderd.state.v1.Live.attempts:type_name -> leaderd.state.v1.Attempt
+	36, // 5: leaderd.state.v1.Live.circuit:type_name -> leaderd.v1.CircuitBreaker
+	6,  // 6: leaderd.state.v1.Live.end:type_name -> leaderd.state.v1.ShardEnd
+	5,  // 7: leaderd.state.v1.Live.split:type_name -> leaderd.state.v1.Split
+	4,  // 8: leaderd.state.v1.Live.holds:type_name -> leaderd.state.v1.Hold
+	7,  // 9: leaderd.state.v1.Live.upstream:type_name -> leaderd.state.v1.Upstream
+	37, // 10: leaderd.state.v1.Split.shards:type_name -> leaderd.v1.Shards
+	12, // 11: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
+	14, // 12: leaderd.state.v1.Record.hooks:type_name -> leaderd.state.v1.HookRun
+	3,  // 13: leaderd.state.v1.Record.ends:type_name -> leaderd.state.v1.Live
+	5,  // 14: leaderd.state.v1.Record.split:type_name -> leaderd.state.v1.Split
+	7,  // 15: leaderd.state.v1.Record.upstream:type_name -> leaderd.state.v1.Upstream
+	7,  // 16: leaderd.state.v1.Pending.upstream:type_name -> leaderd.state.v1.Upstream
+	31, // 17: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
+	32, // 18: leaderd.state.v1.Node.resources:type_name -> leaderd.state.v1.Node.ResourcesEntry
+	22, // 19: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
+	23, // 20: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
+	21, // 21: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
+	13, // 22: leaderd.state.v1.SegmentBlock.records:type_name -> leaderd.state.v1.Record
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_state_v1_state_proto_init() }
@@ -2971,14 +3469,15 @@ func file_leaderd_state_v1_state_proto_init() {
 	if File_leaderd_state_v1_state_proto != nil {
 		return
 	}
-	file_leaderd_state_v1_state_proto_msgTypes[10].OneofWrappers = []any{}
+	file_leaderd_state_v1_state_proto_msgTypes[12].OneofWrappers = []any{}
+	file_leaderd_state_v1_state_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_state_v1_state_proto_rawDesc), len(file_leaderd_state_v1_state_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1097,7 +1097,11 @@ type Entry struct {
 	// It is a shard of a run that is split.
 	Split bool `protobuf:"varint,30,opt,name=split,proto3" json:"split,omitempty"`
 	// The run is known to have been split: the shard has no start deadline.
-	Begun         bool `protobuf:"varint,31,opt,name=begun,proto3" json:"begun,omitempty"`
+	Begun bool `protobuf:"varint,31,opt,name=begun,proto3" json:"begun,omitempty"`
+	// The chain that the run is of.
+	Correlation string `protobuf:"bytes,80,opt,name=correlation,proto3" json:"correlation,omitempty"`
+	// The runs after which it was made.
+	Upstream      []*v11.Upstream `protobuf:"bytes,81,rep,name=upstream,proto3" json:"upstream,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1228,6 +1232,20 @@ func (x *Entry) GetBegun() bool {
 		return x.Begun
 	}
 	return false
+}
+
+func (x *Entry) GetCorrelation() string {
+	if x != nil {
+		return x.Correlation
+	}
+	return ""
+}
+
+func (x *Entry) GetUpstream() []*v11.Upstream {
+	if x != nil {
+		return x.Upstream
+	}
+	return nil
 }
 
 // Revoke takes entries back.
@@ -1860,6 +1878,7 @@ type RecordEntry struct {
 	//	*RecordEntry_Finish
 	//	*RecordEntry_Checkpoint
 	//	*RecordEntry_Progress
+	//	*RecordEntry_Hook
 	Kind          isRecordEntry_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1945,6 +1964,15 @@ func (x *RecordEntry) GetProgress() *SaveProgress {
 	return nil
 }
 
+func (x *RecordEntry) GetHook() *NoteHook {
+	if x != nil {
+		if x, ok := x.Kind.(*RecordEntry_Hook); ok {
+			return x.Hook
+		}
+	}
+	return nil
+}
+
 type isRecordEntry_Kind interface {
 	isRecordEntry_Kind()
 }
@@ -1969,6 +1997,11 @@ type RecordEntry_Progress struct {
 	Progress *SaveProgress `protobuf:"bytes,50,opt,name=progress,proto3,oneof"`
 }
 
+type RecordEntry_Hook struct {
+	// Note what became of a hook.
+	Hook *NoteHook `protobuf:"bytes,20,opt,name=hook,proto3,oneof"`
+}
+
 func (*RecordEntry_Claim) isRecordEntry_Kind() {}
 
 func (*RecordEntry_Finish) isRecordEntry_Kind() {}
@@ -1976,6 +2009,8 @@ func (*RecordEntry_Finish) isRecordEntry_Kind() {}
 func (*RecordEntry_Checkpoint) isRecordEntry_Kind() {}
 
 func (*RecordEntry_Progress) isRecordEntry_Kind() {}
+
+func (*RecordEntry_Hook) isRecordEntry_Kind() {}
 
 // RecordResponse has answers.
 type RecordResponse struct {
@@ -2573,7 +2608,9 @@ type Finish struct {
 	// It may have progress in the store.
 	Reported bool `protobuf:"varint,51,opt,name=reported,proto3" json:"reported,omitempty"`
 	// What the run leaves for whoever asked for it.
-	Result        []byte `protobuf:"bytes,40,opt,name=result,proto3" json:"result,omitempty"`
+	Result []byte `protobuf:"bytes,40,opt,name=result,proto3" json:"result,omitempty"`
+	// The hooks that follow, in order.
+	Hooks         []*v11.HookRun `protobuf:"bytes,20,rep,name=hooks,proto3" json:"hooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2702,6 +2739,13 @@ func (x *Finish) GetReported() bool {
 func (x *Finish) GetResult() []byte {
 	if x != nil {
 		return x.Result
+	}
+	return nil
+}
+
+func (x *Finish) GetHooks() []*v11.HookRun {
+	if x != nil {
+		return x.Hooks
 	}
 	return nil
 }
@@ -2951,6 +2995,89 @@ func (x *SaveProgress) GetProgress() *v11.Progress {
 	return nil
 }
 
+// NoteHook adds to the record of a run what became of one of its hooks: see
+// state.HookReport.
+type NoteHook struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job's namespace.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The job's name.
+	Job string `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	// The run.
+	Run string `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
+	// The token of its last attempt.
+	Token int64 `protobuf:"varint,4,opt,name=token,proto3" json:"token,omitempty"`
+	// What became of the hook.
+	Hook          *v11.HookRun `protobuf:"bytes,5,opt,name=hook,proto3" json:"hook,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoteHook) Reset() {
+	*x = NoteHook{}
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoteHook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoteHook) ProtoMessage() {}
+
+func (x *NoteHook) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoteHook.ProtoReflect.Descriptor instead.
+func (*NoteHook) Descriptor() ([]byte, []int) {
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *NoteHook) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *NoteHook) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *NoteHook) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *NoteHook) GetToken() int64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *NoteHook) GetHook() *v11.HookRun {
+	if x != nil {
+		return x.Hook
+	}
+	return nil
+}
+
 // TokenAnswer says whether the token still stood.
 type TokenAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2964,7 +3091,7 @@ type TokenAnswer struct {
 
 func (x *TokenAnswer) Reset() {
 	*x = TokenAnswer{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2976,7 +3103,7 @@ func (x *TokenAnswer) String() string {
 func (*TokenAnswer) ProtoMessage() {}
 
 func (x *TokenAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2989,7 +3116,7 @@ func (x *TokenAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenAnswer.ProtoReflect.Descriptor instead.
 func (*TokenAnswer) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{33}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TokenAnswer) GetStatus() uint32 {
@@ -3025,7 +3152,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[34]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3037,7 +3164,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[34]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3050,7 +3177,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{34}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetCheckpointRequest) GetNamespace() string {
@@ -3109,7 +3236,7 @@ type GetCheckpointResponse struct {
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[35]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3121,7 +3248,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[35]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3134,7 +3261,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{35}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetCheckpointResponse) GetData() []byte {
@@ -3194,7 +3321,7 @@ type GetPayloadRequest struct {
 
 func (x *GetPayloadRequest) Reset() {
 	*x = GetPayloadRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[36]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3206,7 +3333,7 @@ func (x *GetPayloadRequest) String() string {
 func (*GetPayloadRequest) ProtoMessage() {}
 
 func (x *GetPayloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[36]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3219,7 +3346,7 @@ func (x *GetPayloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPayloadRequest.ProtoReflect.Descriptor instead.
 func (*GetPayloadRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{36}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetPayloadRequest) GetNamespace() string {
@@ -3254,7 +3381,7 @@ type GetPayloadResponse struct {
 
 func (x *GetPayloadResponse) Reset() {
 	*x = GetPayloadResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[37]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3266,7 +3393,7 @@ func (x *GetPayloadResponse) String() string {
 func (*GetPayloadResponse) ProtoMessage() {}
 
 func (x *GetPayloadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[37]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3279,7 +3406,7 @@ func (x *GetPayloadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPayloadResponse.ProtoReflect.Descriptor instead.
 func (*GetPayloadResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{37}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetPayloadResponse) GetPayload() []byte {
@@ -3298,7 +3425,7 @@ type FollowLeaderRequest struct {
 
 func (x *FollowLeaderRequest) Reset() {
 	*x = FollowLeaderRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[38]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3310,7 +3437,7 @@ func (x *FollowLeaderRequest) String() string {
 func (*FollowLeaderRequest) ProtoMessage() {}
 
 func (x *FollowLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[38]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3323,7 +3450,7 @@ func (x *FollowLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLeaderRequest.ProtoReflect.Descriptor instead.
 func (*FollowLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{38}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{39}
 }
 
 // FollowLeaderResponse says who leads.
@@ -3343,7 +3470,7 @@ type FollowLeaderResponse struct {
 
 func (x *FollowLeaderResponse) Reset() {
 	*x = FollowLeaderResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[39]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3355,7 +3482,7 @@ func (x *FollowLeaderResponse) String() string {
 func (*FollowLeaderResponse) ProtoMessage() {}
 
 func (x *FollowLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[39]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3368,7 +3495,7 @@ func (x *FollowLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLeaderResponse.ProtoReflect.Descriptor instead.
 func (*FollowLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{39}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FollowLeaderResponse) GetName() string {
@@ -3466,7 +3593,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x04spec\x18\x06 \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\"i\n" +
 	"\x04Plan\x12-\n" +
 	"\x05specs\x18\x01 \x03(\v2\x17.leaderd.worker.v1.SpecR\x05specs\x122\n" +
-	"\aentries\x18\x02 \x03(\v2\x18.leaderd.worker.v1.EntryR\aentries\"\xdf\x02\n" +
+	"\aentries\x18\x02 \x03(\v2\x18.leaderd.worker.v1.EntryR\aentries\"\xb9\x03\n" +
 	"\x05Entry\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\rR\x03ref\x12\x10\n" +
 	"\x03due\x18\x02 \x01(\x03R\x03due\x12\x10\n" +
@@ -3482,7 +3609,9 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x06queued\x18\v \x01(\bR\x06queued\x12\x16\n" +
 	"\x06origin\x18\x14 \x01(\tR\x06origin\x12\x14\n" +
 	"\x05split\x18\x1e \x01(\bR\x05split\x12\x14\n" +
-	"\x05begun\x18\x1f \x01(\bR\x05begun\"\x1c\n" +
+	"\x05begun\x18\x1f \x01(\bR\x05begun\x12 \n" +
+	"\vcorrelation\x18P \x01(\tR\vcorrelation\x126\n" +
+	"\bupstream\x18Q \x03(\v2\x1a.leaderd.state.v1.UpstreamR\bupstream\"\x1c\n" +
 	"\x06Revoke\x12\x12\n" +
 	"\x04refs\x18\x01 \x03(\rR\x04refs\"A\n" +
 	"\x06Report\x127\n" +
@@ -3531,7 +3660,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x0eowner_revision\x18\x03 \x01(\x03R\rownerRevision\"\x14\n" +
 	"\x12DeregisterResponse\"I\n" +
 	"\rRecordRequest\x128\n" +
-	"\aentries\x18\x01 \x03(\v2\x1e.leaderd.worker.v1.RecordEntryR\aentries\"\x8c\x02\n" +
+	"\aentries\x18\x01 \x03(\v2\x1e.leaderd.worker.v1.RecordEntryR\aentries\"\xbf\x02\n" +
 	"\vRecordEntry\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x120\n" +
 	"\x05claim\x18\x02 \x01(\v2\x18.leaderd.worker.v1.ClaimH\x00R\x05claim\x123\n" +
@@ -3539,7 +3668,8 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\x04 \x01(\v2\x1d.leaderd.worker.v1.CheckpointH\x00R\n" +
 	"checkpoint\x12=\n" +
-	"\bprogress\x182 \x01(\v2\x1f.leaderd.worker.v1.SaveProgressH\x00R\bprogressB\x06\n" +
+	"\bprogress\x182 \x01(\v2\x1f.leaderd.worker.v1.SaveProgressH\x00R\bprogress\x121\n" +
+	"\x04hook\x18\x14 \x01(\v2\x1b.leaderd.worker.v1.NoteHookH\x00R\x04hookB\x06\n" +
 	"\x04kind\"K\n" +
 	"\x0eRecordResponse\x129\n" +
 	"\aanswers\x18\x01 \x03(\v2\x1f.leaderd.worker.v1.RecordAnswerR\aanswers\"\xc0\x01\n" +
@@ -3589,7 +3719,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x06params\x18\x04 \x03(\v2#.leaderd.worker.v1.Part.ParamsEntryR\x06params\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x94\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc5\x03\n" +
 	"\x06Finish\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12*\n" +
@@ -3605,7 +3735,8 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x06detail\x18\v \x01(\tR\x06detail\x12\x14\n" +
 	"\x05saved\x182 \x01(\bR\x05saved\x12\x1a\n" +
 	"\breported\x183 \x01(\bR\breported\x12\x16\n" +
-	"\x06result\x18( \x01(\fR\x06result\"\xa1\x02\n" +
+	"\x06result\x18( \x01(\fR\x06result\x12/\n" +
+	"\x05hooks\x18\x14 \x03(\v2\x19.leaderd.state.v1.HookRunR\x05hooks\"\xa1\x02\n" +
 	"\n" +
 	"Checkpoint\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
@@ -3627,7 +3758,13 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x05shard\x18\x04 \x01(\x05R\x05shard\x12\x1c\n" +
 	"\texclusive\x18\x05 \x01(\bR\texclusive\x12\x14\n" +
 	"\x05token\x18\x06 \x01(\x03R\x05token\x126\n" +
-	"\bprogress\x18\a \x01(\v2\x1a.leaderd.state.v1.ProgressR\bprogress\"A\n" +
+	"\bprogress\x18\a \x01(\v2\x1a.leaderd.state.v1.ProgressR\bprogress\"\x91\x01\n" +
+	"\bNoteHook\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x10\n" +
+	"\x03run\x18\x03 \x01(\tR\x03run\x12\x14\n" +
+	"\x05token\x18\x04 \x01(\x03R\x05token\x12-\n" +
+	"\x04hook\x18\x05 \x01(\v2\x19.leaderd.state.v1.HookRunR\x04hook\"A\n" +
 	"\vTokenAnswer\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\"\x85\x01\n" +
@@ -3683,7 +3820,7 @@ func file_leaderd_worker_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_leaderd_worker_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_leaderd_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_leaderd_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_leaderd_worker_v1_worker_proto_goTypes = []any{
 	(Progress_Step)(0),            // 0: leaderd.worker.v1.Progress.Step
 	(*AttendRequest)(nil),         // 1: leaderd.worker.v1.AttendRequest
@@ -3719,23 +3856,26 @@ var file_leaderd_worker_v1_worker_proto_goTypes = []any{
 	(*Finish)(nil),                // 31: leaderd.worker.v1.Finish
 	(*Checkpoint)(nil),            // 32: leaderd.worker.v1.Checkpoint
 	(*SaveProgress)(nil),          // 33: leaderd.worker.v1.SaveProgress
-	(*TokenAnswer)(nil),           // 34: leaderd.worker.v1.TokenAnswer
-	(*GetCheckpointRequest)(nil),  // 35: leaderd.worker.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil), // 36: leaderd.worker.v1.GetCheckpointResponse
-	(*GetPayloadRequest)(nil),     // 37: leaderd.worker.v1.GetPayloadRequest
-	(*GetPayloadResponse)(nil),    // 38: leaderd.worker.v1.GetPayloadResponse
-	(*FollowLeaderRequest)(nil),   // 39: leaderd.worker.v1.FollowLeaderRequest
-	(*FollowLeaderResponse)(nil),  // 40: leaderd.worker.v1.FollowLeaderResponse
-	nil,                           // 41: leaderd.worker.v1.Part.ParamsEntry
-	(*v1.QueuedRun)(nil),          // 42: leaderd.v1.QueuedRun
-	(*durationpb.Duration)(nil),   // 43: google.protobuf.Duration
-	(*v1.JobSpec)(nil),            // 44: leaderd.v1.JobSpec
-	(*v11.Node)(nil),              // 45: leaderd.state.v1.Node
-	(*v11.Live)(nil),              // 46: leaderd.state.v1.Live
-	(*v1.Limit)(nil),              // 47: leaderd.v1.Limit
-	(v1.Overlap)(0),               // 48: leaderd.v1.Overlap
-	(*v11.Attempt)(nil),           // 49: leaderd.state.v1.Attempt
-	(*v11.Progress)(nil),          // 50: leaderd.state.v1.Progress
+	(*NoteHook)(nil),              // 34: leaderd.worker.v1.NoteHook
+	(*TokenAnswer)(nil),           // 35: leaderd.worker.v1.TokenAnswer
+	(*GetCheckpointRequest)(nil),  // 36: leaderd.worker.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil), // 37: leaderd.worker.v1.GetCheckpointResponse
+	(*GetPayloadRequest)(nil),     // 38: leaderd.worker.v1.GetPayloadRequest
+	(*GetPayloadResponse)(nil),    // 39: leaderd.worker.v1.GetPayloadResponse
+	(*FollowLeaderRequest)(nil),   // 40: leaderd.worker.v1.FollowLeaderRequest
+	(*FollowLeaderResponse)(nil),  // 41: leaderd.worker.v1.FollowLeaderResponse
+	nil,                           // 42: leaderd.worker.v1.Part.ParamsEntry
+	(*v1.QueuedRun)(nil),          // 43: leaderd.v1.QueuedRun
+	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
+	(*v1.JobSpec)(nil),            // 45: leaderd.v1.JobSpec
+	(*v11.Upstream)(nil),          // 46: leaderd.state.v1.Upstream
+	(*v11.Node)(nil),              // 47: leaderd.state.v1.Node
+	(*v11.Live)(nil),              // 48: leaderd.state.v1.Live
+	(*v1.Limit)(nil),              // 49: leaderd.v1.Limit
+	(v1.Overlap)(0),               // 50: leaderd.v1.Overlap
+	(*v11.Attempt)(nil),           // 51: leaderd.state.v1.Attempt
+	(*v11.HookRun)(nil),           // 52: leaderd.state.v1.HookRun
+	(*v11.Progress)(nil),          // 53: leaderd.state.v1.Progress
 }
 var file_leaderd_worker_v1_worker_proto_depIdxs = []int32{
 	7,  // 0: leaderd.worker.v1.AttendRequest.hello:type_name -> leaderd.worker.v1.Hello
@@ -3747,62 +3887,66 @@ var file_leaderd_worker_v1_worker_proto_depIdxs = []int32{
 	10, // 6: leaderd.worker.v1.AttendResponse.pulse:type_name -> leaderd.worker.v1.Pulse
 	6,  // 7: leaderd.worker.v1.AttendResponse.cancel:type_name -> leaderd.worker.v1.Cancel
 	5,  // 8: leaderd.worker.v1.ListWaitingResponse.waiting:type_name -> leaderd.worker.v1.Waiting
-	42, // 9: leaderd.worker.v1.Waiting.run:type_name -> leaderd.v1.QueuedRun
+	43, // 9: leaderd.worker.v1.Waiting.run:type_name -> leaderd.v1.QueuedRun
 	8,  // 10: leaderd.worker.v1.Hello.held:type_name -> leaderd.worker.v1.Held
-	43, // 11: leaderd.worker.v1.Welcome.horizon:type_name -> google.protobuf.Duration
-	43, // 12: leaderd.worker.v1.Welcome.pulse_interval:type_name -> google.protobuf.Duration
-	44, // 13: leaderd.worker.v1.Spec.spec:type_name -> leaderd.v1.JobSpec
+	44, // 11: leaderd.worker.v1.Welcome.horizon:type_name -> google.protobuf.Duration
+	44, // 12: leaderd.worker.v1.Welcome.pulse_interval:type_name -> google.protobuf.Duration
+	45, // 13: leaderd.worker.v1.Spec.spec:type_name -> leaderd.v1.JobSpec
 	11, // 14: leaderd.worker.v1.Plan.specs:type_name -> leaderd.worker.v1.Spec
 	13, // 15: leaderd.worker.v1.Plan.entries:type_name -> leaderd.worker.v1.Entry
-	16, // 16: leaderd.worker.v1.Report.progress:type_name -> leaderd.worker.v1.Progress
-	0,  // 17: leaderd.worker.v1.Progress.step:type_name -> leaderd.worker.v1.Progress.Step
-	45, // 18: leaderd.worker.v1.RegisterRequest.node:type_name -> leaderd.state.v1.Node
-	43, // 19: leaderd.worker.v1.RegisterRequest.ttl:type_name -> google.protobuf.Duration
-	43, // 20: leaderd.worker.v1.RegisterResponse.ttl:type_name -> google.protobuf.Duration
-	43, // 21: leaderd.worker.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
-	24, // 22: leaderd.worker.v1.RecordRequest.entries:type_name -> leaderd.worker.v1.RecordEntry
-	27, // 23: leaderd.worker.v1.RecordEntry.claim:type_name -> leaderd.worker.v1.Claim
-	31, // 24: leaderd.worker.v1.RecordEntry.finish:type_name -> leaderd.worker.v1.Finish
-	32, // 25: leaderd.worker.v1.RecordEntry.checkpoint:type_name -> leaderd.worker.v1.Checkpoint
-	33, // 26: leaderd.worker.v1.RecordEntry.progress:type_name -> leaderd.worker.v1.SaveProgress
-	26, // 27: leaderd.worker.v1.RecordResponse.answers:type_name -> leaderd.worker.v1.RecordAnswer
-	29, // 28: leaderd.worker.v1.RecordAnswer.claim:type_name -> leaderd.worker.v1.ClaimAnswer
-	34, // 29: leaderd.worker.v1.RecordAnswer.token:type_name -> leaderd.worker.v1.TokenAnswer
-	46, // 30: leaderd.worker.v1.Claim.live:type_name -> leaderd.state.v1.Live
-	28, // 31: leaderd.worker.v1.Claim.gate:type_name -> leaderd.worker.v1.Gate
-	47, // 32: leaderd.worker.v1.Claim.limits:type_name -> leaderd.v1.Limit
-	48, // 33: leaderd.worker.v1.Gate.policy:type_name -> leaderd.v1.Overlap
-	49, // 34: leaderd.worker.v1.ClaimAnswer.attempts:type_name -> leaderd.state.v1.Attempt
-	46, // 35: leaderd.worker.v1.ClaimAnswer.live:type_name -> leaderd.state.v1.Live
-	30, // 36: leaderd.worker.v1.ClaimAnswer.part:type_name -> leaderd.worker.v1.Part
-	41, // 37: leaderd.worker.v1.Part.params:type_name -> leaderd.worker.v1.Part.ParamsEntry
-	46, // 38: leaderd.worker.v1.Finish.live:type_name -> leaderd.state.v1.Live
-	49, // 39: leaderd.worker.v1.Finish.attempt:type_name -> leaderd.state.v1.Attempt
-	50, // 40: leaderd.worker.v1.SaveProgress.progress:type_name -> leaderd.state.v1.Progress
-	43, // 41: leaderd.worker.v1.FollowLeaderResponse.pulse_interval:type_name -> google.protobuf.Duration
-	1,  // 42: leaderd.worker.v1.LeaderService.Attend:input_type -> leaderd.worker.v1.AttendRequest
-	3,  // 43: leaderd.worker.v1.LeaderService.ListWaiting:input_type -> leaderd.worker.v1.ListWaitingRequest
-	17, // 44: leaderd.worker.v1.JournalService.Register:input_type -> leaderd.worker.v1.RegisterRequest
-	19, // 45: leaderd.worker.v1.JournalService.KeepAlive:input_type -> leaderd.worker.v1.KeepAliveRequest
-	21, // 46: leaderd.worker.v1.JournalService.Deregister:input_type -> leaderd.worker.v1.DeregisterRequest
-	23, // 47: leaderd.worker.v1.JournalService.Record:input_type -> leaderd.worker.v1.RecordRequest
-	35, // 48: leaderd.worker.v1.JournalService.GetCheckpoint:input_type -> leaderd.worker.v1.GetCheckpointRequest
-	37, // 49: leaderd.worker.v1.JournalService.GetPayload:input_type -> leaderd.worker.v1.GetPayloadRequest
-	39, // 50: leaderd.worker.v1.JournalService.FollowLeader:input_type -> leaderd.worker.v1.FollowLeaderRequest
-	2,  // 51: leaderd.worker.v1.LeaderService.Attend:output_type -> leaderd.worker.v1.AttendResponse
-	4,  // 52: leaderd.worker.v1.LeaderService.ListWaiting:output_type -> leaderd.worker.v1.ListWaitingResponse
-	18, // 53: leaderd.worker.v1.JournalService.Register:output_type -> leaderd.worker.v1.RegisterResponse
-	20, // 54: leaderd.worker.v1.JournalService.KeepAlive:output_type -> leaderd.worker.v1.KeepAliveResponse
-	22, // 55: leaderd.worker.v1.JournalService.Deregister:output_type -> leaderd.worker.v1.DeregisterResponse
-	25, // 56: leaderd.worker.v1.JournalService.Record:output_type -> leaderd.worker.v1.RecordResponse
-	36, // 57: leaderd.worker.v1.JournalService.GetCheckpoint:output_type -> leaderd.worker.v1.GetCheckpointResponse
-	38, // 58: leaderd.worker.v1.JournalService.GetPayload:output_type -> leaderd.worker.v1.GetPayloadResponse
-	40, // 59: leaderd.worker.v1.JournalService.FollowLeader:output_type -> leaderd.worker.v1.FollowLeaderResponse
-	51, // [51:60] is the sub-list for method output_type
-	42, // [42:51] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	46, // 16: leaderd.worker.v1.Entry.upstream:type_name -> leaderd.state.v1.Upstream
+	16, // 17: leaderd.worker.v1.Report.progress:type_name -> leaderd.worker.v1.Progress
+	0,  // 18: leaderd.worker.v1.Progress.step:type_name -> leaderd.worker.v1.Progress.Step
+	47, // 19: leaderd.worker.v1.RegisterRequest.node:type_name -> leaderd.state.v1.Node
+	44, // 20: leaderd.worker.v1.RegisterRequest.ttl:type_name -> google.protobuf.Duration
+	44, // 21: leaderd.worker.v1.RegisterResponse.ttl:type_name -> google.protobuf.Duration
+	44, // 22: leaderd.worker.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
+	24, // 23: leaderd.worker.v1.RecordRequest.entries:type_name -> leaderd.worker.v1.RecordEntry
+	27, // 24: leaderd.worker.v1.RecordEntry.claim:type_name -> leaderd.worker.v1.Claim
+	31, // 25: leaderd.worker.v1.RecordEntry.finish:type_name -> leaderd.worker.v1.Finish
+	32, // 26: leaderd.worker.v1.RecordEntry.checkpoint:type_name -> leaderd.worker.v1.Checkpoint
+	33, // 27: leaderd.worker.v1.RecordEntry.progress:type_name -> leaderd.worker.v1.SaveProgress
+	34, // 28: leaderd.worker.v1.RecordEntry.hook:type_name -> leaderd.worker.v1.NoteHook
+	26, // 29: leaderd.worker.v1.RecordResponse.answers:type_name -> leaderd.worker.v1.RecordAnswer
+	29, // 30: leaderd.worker.v1.RecordAnswer.claim:type_name -> leaderd.worker.v1.ClaimAnswer
+	35, // 31: leaderd.worker.v1.RecordAnswer.token:type_name -> leaderd.worker.v1.TokenAnswer
+	48, // 32: leaderd.worker.v1.Claim.live:type_name -> leaderd.state.v1.Live
+	28, // 33: leaderd.worker.v1.Claim.gate:type_name -> leaderd.worker.v1.Gate
+	49, // 34: leaderd.worker.v1.Claim.limits:type_name -> leaderd.v1.Limit
+	50, // 35: leaderd.worker.v1.Gate.policy:type_name -> leaderd.v1.Overlap
+	51, // 36: leaderd.worker.v1.ClaimAnswer.attempts:type_name -> leaderd.state.v1.Attempt
+	48, // 37: leaderd.worker.v1.ClaimAnswer.live:type_name -> leaderd.state.v1.Live
+	30, // 38: leaderd.worker.v1.ClaimAnswer.part:type_name -> leaderd.worker.v1.Part
+	42, // 39: leaderd.worker.v1.Part.params:type_name -> leaderd.worker.v1.Part.ParamsEntry
+	48, // 40: leaderd.worker.v1.Finish.live:type_name -> leaderd.state.v1.Live
+	51, // 41: leaderd.worker.v1.Finish.attempt:type_name -> leaderd.state.v1.Attempt
+	52, // 42: leaderd.worker.v1.Finish.hooks:type_name -> leaderd.state.v1.HookRun
+	53, // 43: leaderd.worker.v1.SaveProgress.progress:type_name -> leaderd.state.v1.Progress
+	52, // 44: leaderd.worker.v1.NoteHook.hook:type_name -> leaderd.state.v1.HookRun
+	44, // 45: leaderd.worker.v1.FollowLeaderResponse.pulse_interval:type_name -> google.protobuf.Duration
+	1,  // 46: leaderd.worker.v1.LeaderService.Attend:input_type -> leaderd.worker.v1.AttendRequest
+	3,  // 47: leaderd.worker.v1.LeaderService.ListWaiting:input_type -> leaderd.worker.v1.ListWaitingRequest
+	17, // 48: leaderd.worker.v1.JournalService.Register:input_type -> leaderd.worker.v1.RegisterRequest
+	19, // 49: leaderd.worker.v1.JournalService.KeepAlive:input_type -> leaderd.worker.v1.KeepAliveRequest
+	21, // 50: leaderd.worker.v1.JournalService.Deregister:input_type -> leaderd.worker.v1.DeregisterRequest
+	23, // 51: leaderd.worker.v1.JournalService.Record:input_type -> leaderd.worker.v1.RecordRequest
+	36, // 52: leaderd.worker.v1.JournalService.GetCheckpoint:input_type -> leaderd.worker.v1.GetCheckpointRequest
+	38, // 53: leaderd.worker.v1.JournalService.GetPayload:input_type -> leaderd.worker.v1.GetPayloadRequest
+	40, // 54: leaderd.worker.v1.JournalService.FollowLeader:input_type -> leaderd.worker.v1.FollowLeaderRequest
+	2,  // 55: leaderd.worker.v1.LeaderService.Attend:output_type -> leaderd.worker.v1.AttendResponse
+	4,  // 56: leaderd.worker.v1.LeaderService.ListWaiting:output_type -> leaderd.worker.v1.ListWaitingResponse
+	18, // 57: leaderd.worker.v1.JournalService.Register:output_type -> leaderd.worker.v1.RegisterResponse
+	20, // 58: leaderd.worker.v1.JournalService.KeepAlive:output_type -> leaderd.worker.v1.KeepAliveResponse
+	22, // 59: leaderd.worker.v1.JournalService.Deregister:output_type -> leaderd.worker.v1.DeregisterResponse
+	25, // 60: leaderd.worker.v1.JournalService.Record:output_type -> leaderd.worker.v1.RecordResponse
+	37, // 61: leaderd.worker.v1.JournalService.GetCheckpoint:output_type -> leaderd.worker.v1.GetCheckpointResponse
+	39, // 62: leaderd.worker.v1.JournalService.GetPayload:output_type -> leaderd.worker.v1.GetPayloadResponse
+	41, // 63: leaderd.worker.v1.JournalService.FollowLeader:output_type -> leaderd.worker.v1.FollowLeaderResponse
+	55, // [55:64] is the sub-list for method output_type
+	46, // [46:55] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_worker_v1_worker_proto_init() }
@@ -3827,6 +3971,7 @@ func file_leaderd_worker_v1_worker_proto_init() {
 		(*RecordEntry_Finish)(nil),
 		(*RecordEntry_Checkpoint)(nil),
 		(*RecordEntry_Progress)(nil),
+		(*RecordEntry_Hook)(nil),
 	}
 	file_leaderd_worker_v1_worker_proto_msgTypes[25].OneofWrappers = []any{
 		(*RecordAnswer_Claim)(nil),
@@ -3839,7 +3984,7 @@ func file_leaderd_worker_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_worker_v1_worker_proto_rawDesc), len(file_leaderd_worker_v1_worker_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   41,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -125,13 +125,6 @@ func (j *journal) SaveProgress(_ context.Context, p state.ProgressReport) (state
 	return state.TokenStored, nil
 }
 
-func (j *journal) NoteHook(_ context.Context, r state.HookReport) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.hooks = append(j.hooks, r)
-	return nil
-}
-
 func (j *journal) Claim(ctx context.Context, c state.Claim) (state.ClaimResult, error) {
 	j.mu.Lock()
 	j.claims = append(j.claims, claimCall{time.Now(), c})

@@ -2,6 +2,8 @@ package executor
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/leaderd/leaderd/executor/runner"
@@ -40,7 +42,6 @@ func (d *desk) runHooks(r *run, f *state.Finish) {
 			h.State, h.Error, h.Ended = state.StateInterrupted, "not run: "+clip(context.Cause(r.work).Error()), d.clock().UTC()
 		default:
 			d.runHook(r, f, &h)
-			<-d.hooking
 		}
 		d.metrics.hooks[h.State == state.StateSucceeded].Inc()
 		d.noteHook(r, &h)
@@ -60,8 +61,15 @@ func (d *desk) hookTurn(ctx context.Context) bool {
 	}
 }
 
-// runHook runs one, and puts into h what became of it.
+// runHook runs one whose turn it is, and puts into h what became of it.
 func (d *desk) runHook(r *run, f *state.Finish, h *state.HookRun) {
+	defer func() {
+		<-d.hooking
+		if p := recover(); p != nil {
+			h.State, h.Error, h.Ended = state.StateFailed, clip(fmt.Sprintf("panic: %v", p)), d.clock().UTC()
+			d.log.Error("a hook crashed", "job", r.key.job, "run", r.key.run, "hook", h.Name, "err", h.Error, "stack", string(debug.Stack()))
+		}
+	}()
 	hook := r.plan.spec.policy.Hooks.Of(h.Name)
 	a := &f.Attempt
 	t := runner.Task{

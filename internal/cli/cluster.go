@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/leaderd/leaderd/internal/ledger"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
@@ -25,12 +28,13 @@ func clusterCommand(d Deps) *cobra.Command {
 
 func clusterStatus(d Deps, o *dialer) *cobra.Command {
 	var f format
+	var wait time.Duration
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show leader, timeline and nodes",
 		Args:  noArgs,
 		RunE: o.with(func(ctx context.Context, a *api, _ []string) error {
-			s, err := a.cluster.GetClusterStatus(ctx, &leaderdv1.GetClusterStatusRequest{})
+			s, err := led(ctx, a, wait)
 			if err != nil {
 				return err
 			}
@@ -41,7 +45,47 @@ func clusterStatus(d Deps, o *dialer) *cobra.Command {
 		}),
 	}
 	f.bind(c)
+	c.Flags().DurationVar(&wait, "wait", 0, "ask until a control node answers and a node leads, for so long at most; 0: once")
 	return c
+}
+
+// betweenLooks is the pause between two questions of a command that waits.
+const betweenLooks = 500 * time.Millisecond
+
+// led answers the cluster's status. With a wait it asks until a node leads, or the
+// wait is over; no answer and no leader are then errors.
+func led(ctx context.Context, a *api, wait time.Duration) (*leaderdv1.GetClusterStatusResponse, error) {
+	if wait < 0 {
+		return nil, usagef("--wait: %s is negative", wait)
+	}
+	over := time.After(wait)
+	for {
+		s, err := a.cluster.GetClusterStatus(ctx, &leaderdv1.GetClusterStatusRequest{})
+		if wait == 0 || err == nil && leads(s) || err != nil && !passing(err) {
+			return s, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-over:
+			if err == nil {
+				err = fmt.Errorf("no node leads after %s", wait)
+			}
+			return nil, err
+		case <-time.After(betweenLooks):
+		}
+	}
+}
+
+// passing tells whether an error may pass by itself.
+func passing(err error) bool {
+	api, ok := errors.AsType[*apiError](err)
+	return ok && (status.Code(api.err) == codes.Unavailable || status.Code(api.err) == codes.DeadlineExceeded)
+}
+
+// leads tells whether a node that is there leads.
+func leads(s *leaderdv1.GetClusterStatusResponse) bool {
+	return s.GetLeader() != "" && slices.ContainsFunc(s.GetNodes(), (*leaderdv1.Node).GetLeader)
 }
 
 func printStatus(w io.Writer, s *leaderdv1.GetClusterStatusResponse) error {
@@ -49,7 +93,7 @@ func printStatus(w io.Writer, s *leaderdv1.GetClusterStatusResponse) error {
 	leader := s.GetLeader()
 	if leader == "" {
 		leader = "none"
-	} else if !slices.ContainsFunc(s.GetNodes(), (*leaderdv1.Node).GetLeader) {
+	} else if !leads(s) {
 		leader += " (last known; it is not registered any more)"
 	}
 	t.row("leader:", leader)

@@ -39,14 +39,15 @@ type fake struct {
 	fill *leaderdv1.Backfill
 	leaderdv1.UnimplementedClusterServiceServer
 
-	mu     sync.Mutex
-	jobs   map[string]*leaderdv1.Job
-	runs   []*leaderdv1.Run // all of them, the newest first
-	actors map[string]bool
-	calls  []string
-	fail   func(method string) error
-	listed func(*leaderdv1.ListRunsRequest)
-	late   *leaderdv1.LateRuns
+	mu         sync.Mutex
+	jobs       map[string]*leaderdv1.Job
+	runs       []*leaderdv1.Run // all of them, the newest first
+	actors     map[string]bool
+	calls      []string
+	fail       func(method string) error
+	leaderless int // so many questions for the status are answered without a leader
+	listed     func(*leaderdv1.ListRunsRequest)
+	late       *leaderdv1.LateRuns
 
 	slots []*leaderdv1.ListSlotsResponse // of each page
 	asked *leaderdv1.ListSlotsRequest    // the last
@@ -234,6 +235,10 @@ func (f *fake) ListRuns(_ context.Context, r *leaderdv1.ListRunsRequest) (*leade
 }
 
 func (f *fake) GetClusterStatus(context.Context, *leaderdv1.GetClusterStatusRequest) (*leaderdv1.GetClusterStatusResponse, error) {
+	if f.leaderless > 0 {
+		f.leaderless--
+		return &leaderdv1.GetClusterStatusResponse{AnsweredBy: "n2"}, nil
+	}
 	return &leaderdv1.GetClusterStatusResponse{
 		Leader: "n1", Term: 7, Watermark: timestamppb.New(slot), WatermarkLag: durationpb.New(40 * time.Millisecond),
 		Jobs: int64(len(f.jobs)), QuarantinedJobs: 1, AnsweredBy: "n2", ZoneData: "2025c", Late: f.late,

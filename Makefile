@@ -135,17 +135,30 @@ KUBERNETES         := $(KUBERNETES_TOOLS)/kubernetes-$(KUBERNETES_VERSION)
 kubernetes_flags = CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -trimpath"
 kubernetes_test = $(kubernetes_flags) KUBERNETES_TOOLS='$(CURDIR)/$(KUBERNETES_TOOLS)' \
   KUBERNETES_CACHE='$(CURDIR)/$(KUBERNETES_CACHE)' KUBERNETES='$(CURDIR)/$(KUBERNETES)' \
+  LEADERD_IMAGE='$(CURDIR)/$(KUBERNETES_CACHE)/leaderd.tar' LEADERD='$(CURDIR)/bin/image/leaderd-$(shell $(GO) env GOARCH)' \
   $(GO) -C test/kubernetes test -count 1
 
 .PHONY: kubernetes-tools
-kubernetes-tools: $(KUBERNETES) $(addprefix $(KUBERNETES_TOOLS)/,helm kubeconform etcd) ## Build what the tests of the chart run, some minutes the first time
+kubernetes-tools: $(KUBERNETES) $(addprefix $(KUBERNETES_TOOLS)/,helm kubeconform coredns kube-router etcd pause) ## Build Kubernetes and what tests run of it, some ten minutes the first time
+
+# The image under the name that the documentation gives it.
+.PHONY: kubernetes-image
+kubernetes-image:
+	@mkdir -p $(KUBERNETES_CACHE)
+	@$(MAKE) --no-print-directory image IMAGE=registry.example.com/leaderd/leaderd VERSION=test \
+	  IMAGE_ARCH="$$($(GO) env GOARCH)" IMAGE_FILE=$(KUBERNETES_CACHE)/leaderd.tar
 
 .PHONY: test-kubernetes
-test-kubernetes: kubernetes-tools $(TOOLS)/golangci-lint ## Test the image's builder and the Helm chart: alone, and with a real API server
+test-kubernetes: kubernetes-tools kubernetes-image $(TOOLS)/golangci-lint ## Test the image's builder and the Helm chart: alone, with a real API server, with real pods
 	cd deploy && $(kubernetes_flags) "$(CURDIR)/$(TOOLS)/golangci-lint" run --allow-serial-runners ./...
 	$(kubernetes_flags) $(GO) -C deploy test ./...
 	cd test/kubernetes && $(kubernetes_flags) "$(CURDIR)/$(TOOLS)/golangci-lint" run --allow-serial-runners ./...
-	$(kubernetes_test) ./...
+	$(kubernetes_test) ./schemas ./static ./apiserver
+	$(kubernetes_test) -timeout 20m -v ./pods
+
+.PHONY: test-kubernetes-nodes
+test-kubernetes-nodes: kubernetes-tools kubernetes-image ## Run leaderd on three real nodes of Kubernetes, and cut the leader's off
+	KUBERNETES_REQUIRED=1 $(kubernetes_test) -timeout 20m -v ./pods -run '^TestPartition$$' -nodes 3
 
 ##@ Change
 
@@ -216,8 +229,17 @@ $(KUBERNETES): test/kubernetes/programs/kubernetes/go.mod test/kubernetes/progra
 	$(call build_kubernetes,programs/kubernetes,.,-X $(version_package).gitVersion=v$(KUBERNETES_VERSION) \
 	  -X $(version_package).gitMajor=$(word 1,$(subst ., ,$(KUBERNETES_VERSION))) -X $(version_package).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))))
 
+$(KUBERNETES_TOOLS)/coredns: test/kubernetes/programs/dns/go.mod test/kubernetes/programs/dns/go.sum test/kubernetes/programs/dns/main.go
+	$(call build_kubernetes,programs/dns,.)
+
+$(KUBERNETES_TOOLS)/kube-router: test/kubernetes/programs/policy/go.mod test/kubernetes/programs/policy/go.sum
+	$(call build_kubernetes,programs/policy,github.com/cloudnativelabs/kube-router/v2/cmd/kube-router)
+
 $(KUBERNETES_TOOLS)/etcd: test/kubernetes/go.mod test/kubernetes/go.sum test/kubernetes/programs/etcd/main.go
 	$(call build_kubernetes,.,./programs/etcd)
+
+$(KUBERNETES_TOOLS)/pause: test/kubernetes/programs/pause/main.go
+	$(call build_kubernetes,.,./programs/pause)
 
 # The generator comes from our own go.mod, so that generated code and the
 # protobuf runtime are always of one version.

@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 )
 
 // Client runs Kubernetes' and Helm's command lines as one user of a cluster.
@@ -12,13 +14,31 @@ type Client struct {
 	home       string
 }
 
-// env are the variables with which kubectl and helm mean this cluster, and do not
-// see the settings of who runs the tests.
-func (c Client) env() []string {
+// Env are the variables with which kubectl and helm, found in the folder that
+// PATH begins with, mean this cluster, and do not see the settings of who runs the
+// tests.
+func (c Client) Env() []string {
 	return []string{
 		"KUBECONFIG=" + c.kubeconfig, "HOME=" + c.home,
 		"HELM_CACHE_HOME=" + c.home, "HELM_CONFIG_HOME=" + c.home, "HELM_DATA_HOME=" + c.home,
+		"PATH=" + filepath.Join(c.home, "bin") + ":" + os.Getenv("PATH"),
 	}
+}
+
+// linkPrograms makes the folder that Env's PATH begins with.
+func (c Client) linkPrograms(leaderd string) error {
+	bin := filepath.Join(c.home, "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return err
+	}
+	for name, target := range map[string]string{
+		"kubectl": c.tools.kubernetes(), "helm": c.tools.Program("helm"), "leaderd": leaderd,
+	} {
+		if err := os.Symlink(target, filepath.Join(bin, name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Kubectl answers what kubectl says.
@@ -48,5 +68,5 @@ func (c Client) Helm(ctx context.Context, args ...string) (string, error) {
 
 func (c Client) with(ctx context.Context, input []byte, program string, args ...string) (string, error) {
 	path, args := c.tools.command(program, args...)
-	return output(ctx, input, c.env(), path, args...)
+	return output(ctx, input, c.Env(), path, args...)
 }

@@ -78,6 +78,11 @@ func (p *process) stop() {
 	}
 }
 
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+}
+
 // tail is the end of its log.
 func (p *process) tail() string {
 	content, err := os.ReadFile(p.log)

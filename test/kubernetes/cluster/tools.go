@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Tools is the folder of the programs that make builds.
@@ -32,7 +33,7 @@ func (t Tools) Program(name string) string { return filepath.Join(string(t), nam
 // command is the program, with the arguments that choose it where several share a
 // file.
 func (t Tools) command(name string, args ...string) (program string, all []string) {
-	if name == "kubectl" || name == "kube-apiserver" {
+	if name == "kubelet" || name == "kubectl" || strings.HasPrefix(name, "kube-") && name != "kube-router" {
 		return t.kubernetes(), append([]string{name}, args...)
 	}
 	return t.Program(name), args

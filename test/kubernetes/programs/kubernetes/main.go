@@ -1,9 +1,10 @@
-// Kubernetes is Kubernetes' API server and its command line in one file, which saves
-// most of the time and space that linking each of them would take. The name it is
+// Kubernetes is the programs of a Kubernetes cluster in one file, which saves most
+// of the time and space that linking each of them would take. The name it is
 // called by, or else the first argument, chooses the program.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +16,10 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 func main() {
@@ -26,7 +31,7 @@ func main() {
 		command, ok = program(name)
 	}
 	if !ok {
-		fmt.Fprintln(os.Stderr, "usage: kubernetes kube-apiserver|kubectl ...")
+		fmt.Fprintln(os.Stderr, "usage: kubernetes kube-apiserver|kube-controller-manager|kube-scheduler|kube-proxy|kubelet|kubectl ...")
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(command))
@@ -36,6 +41,14 @@ func program(name string) (*cobra.Command, bool) {
 	switch name {
 	case "kube-apiserver":
 		return apiserver.NewAPIServerCommand(), true
+	case "kube-controller-manager":
+		return controllers.NewControllerManagerCommand(), true
+	case "kube-scheduler":
+		return scheduler.NewSchedulerCommand(), true
+	case "kube-proxy":
+		return proxy.NewProxyCommand(), true
+	case "kubelet":
+		return kubelet.NewKubeletCommand(context.Background()), true
 	case "kubectl":
 		return kubectl.NewDefaultKubectlCommand(), true
 	default:

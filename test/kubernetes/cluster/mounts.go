@@ -13,7 +13,11 @@ import (
 // mounts makes the mounts of a node in this process's namespace: its own state
 // below /run and /var/lib/kubelet in memory, the rest below dir.
 func mounts(dir string) error {
-	// Volumes that the kubelet mounts must be seen by containers.
+	// No other namespace sees what is mounted from here on,
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	// but containers see the volumes that the kubelet mounts.
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("share mounts: %w", err)
 	}

@@ -95,6 +95,7 @@ func (t *term) lineUp(e *entry, limit int, next time.Time) {
 	v := e.version
 	l := v.Limits()[min(limit, len(v.Limits())-1)]
 	ln := t.line(l, l.ID(v.ID.Namespace))
+	ln.probing = ln.probing || l != ln.limit // there may be more room by it
 	ln.limit, ln.next = l, later(ln.next, next)
 	e.line = ln
 	ln.waiting.Push(e.job.flow(), e.job)

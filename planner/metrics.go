@@ -8,6 +8,7 @@ import (
 type metrics struct {
 	horizon      prometheus.Gauge
 	open         prometheus.Gauge
+	waiting      prometheus.Gauge
 	sessions     prometheus.Gauge
 	watermarkLag prometheus.Gauge
 	takeover     prometheus.Gauge
@@ -37,6 +38,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		open: f.NewGauge(prometheus.GaugeOpts{
 			Name: "leaderd_planner_open_entries",
 			Help: "Planned entries that are not known to have a record.",
+		}),
+		waiting: f.NewGauge(prometheus.GaugeOpts{
+			Name: "leaderd_planner_waiting_runs",
+			Help: "Runs that wait for others, or for room at a limit.",
 		}),
 		sessions: f.NewGauge(prometheus.GaugeOpts{
 			Name: "leaderd_planner_sessions",

@@ -13,6 +13,7 @@ func (t *term) plan(now time.Time) {
 			t.planned = later(t.planned, until)
 			t.metrics.horizon.Set(t.cfg.Horizon.Seconds())
 			t.metrics.open.Set(float64(len(t.open)))
+			t.metrics.waiting.Set(float64(t.queued))
 			return
 		}
 		t.planned = later(t.planned, slot.Add(-time.Nanosecond))
@@ -24,6 +25,7 @@ func (t *term) plan(now time.Time) {
 	}
 	t.metrics.horizon.Set(max(0, t.planned.Sub(now).Seconds()))
 	t.metrics.open.Set(float64(len(t.open)))
+	t.metrics.waiting.Set(float64(t.queued))
 }
 
 // add opens an entry and plans it onto its executor; false if it is open.

@@ -285,7 +285,7 @@ func (t *term) closeSessions() {
 	clear(t.sessions)
 	// What these tell is of the term; who does not lead tells nothing.
 	for _, gauge := range []prometheus.Gauge{
-		t.metrics.sessions, t.metrics.open, t.metrics.horizon, t.metrics.watermarkLag, t.metrics.badGates, t.metrics.skew,
+		t.metrics.sessions, t.metrics.open, t.metrics.waiting, t.metrics.horizon, t.metrics.watermarkLag, t.metrics.badGates, t.metrics.skew,
 	} {
 		gauge.Set(0)
 	}

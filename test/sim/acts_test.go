@@ -320,8 +320,9 @@ func (c *chaos) startWorker() {
 		name := fmt.Sprint("e", i)
 		if c.w.workers[name] == nil && !c.w.draining(name) {
 			x := c.w.worker(name, place{
-				labels:   map[string]string{"zone": pick(c, "a", "b")},
+				labels:   map[string]string{"zone": pick(c, "a", "b"), "disk": pick(c, "fast", "slow")},
 				capacity: pick(c, 2, 10, 1000),
+				has:      state.Resources{"gpu": pick(c, 1, 2, 4)},
 				grace:    pick(c, time.Second, 10*time.Second),
 			})
 			c.dirty(x.link)

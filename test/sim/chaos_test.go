@@ -316,6 +316,11 @@ func (c *chaos) respec(j *job) {
 		}
 		c.shards(s)
 		c.breaker(s)
+		s.Resources = pick(c, nil, nil, nil, nil, state.Resources{"gpu": 1}, state.Resources{"gpu": 2})
+		s.Preference = pick(c, nil, nil, map[string]string{"disk": "fast"})
+		if s.Shards != nil && s.Shards.Broadcast {
+			s.Preference = nil
+		}
 	})
 }
 
@@ -329,7 +334,7 @@ func (c *chaos) retry(s *state.JobSpec) {
 		}
 	}
 	s.DeadLetter = pick(c, nil, nil, &state.DeadLetterPolicy{Keep: 2}, &state.DeadLetterPolicy{})
-	if gate := s.Gate(); gate.Queues() {
+	if gate := s.Gate(); gate.Queues() || len(s.Limits) > 0 {
 		s.QueueTimeout = pick(c, 0, 0, 5*time.Second, 30*time.Second)
 	}
 }

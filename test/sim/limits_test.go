@@ -1,11 +1,15 @@
 package sim
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leaderd/leaderd/planner"
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
 	"github.com/leaderd/leaderd/state"
 )
 
@@ -228,6 +232,133 @@ func TestSharesOfALimit(t *testing.T) {
 		w.awaitLeader(old.term.Load())
 		w.pass(30 * time.Second)
 		require.Zero(t, len(w.history.of(jobs[3])))
+		w.verify(false)
+	})
+}
+
+// Runs go where there is enough of what they need, those that an executor has no room for
+// wait, and the leader tells for what.
+func TestResources(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("a").with(func(s *state.JobSpec) { s.Resources = state.Resources{"gpu": 2} })
+		none := newJob("none").with(func(s *state.JobSpec) { s.Resources = state.Resources{"gpu": 9} })
+		full := newJob("full").with(func(s *state.JobSpec) { s.Selector = map[string]string{"small": "yes"} })
+		retried := newJob("retried").with(func(s *state.JobSpec) { s.Retry = &state.Retry{MaxAttempts: 2, InitialBackoff: time.Minute} })
+		for _, x := range []*job{j, none, full, retried} {
+			w.history.does(x, 10*time.Second, state.StateSucceeded)
+			w.put(x)
+		}
+		w.history.does(retried, time.Second, state.StateFailed)
+		c := w.control("c1")
+		w.worker("big", place{has: state.Resources{"gpu": 5}})
+		w.worker("none", place{})
+		w.worker("small", place{capacity: 1, labels: map[string]string{"small": "yes"}})
+		w.awaitLeader(0)
+		w.pass(2 * time.Second)
+		runs := w.submitAll(j, 5)
+		w.submitAll(none, 1)
+		w.submitAll(full, 2)
+		w.submitAll(retried, 1)
+		delayed, err := w.submit(retried, 99, time.Hour, "")
+		require.NoError(t, err)
+		w.pass(5 * time.Second)
+		require.Equal(t, map[string]int{
+			"a WAITS_FOR_RESOURCE gpu": 3, "none WAITS_FOR_NODE ": 1, "full WAITS_FOR_CAPACITY ": 1, "retried WAITS_FOR_RETRY ": 1,
+			"retried WAITS_FOR_TIME ": 1,
+		}, w.waiting(c))
+		w.history.does(retried, time.Second, state.StateSucceeded)
+		w.pass(30 * time.Second)
+		for _, run := range runs {
+			e := w.entry(j, run)
+			require.Equal(t, state.StateSucceeded, e.Record.State)
+			require.Equal(t, "big", e.Record.Attempts[0].Node)
+		}
+		_, err = w.api.CancelRun(w.ctx, state.Cancel{Job: retried.id, Run: delayed, Reason: state.ReasonRequested, Requested: time.Now()})
+		require.NoError(t, err)
+		w.pass(12 * time.Minute)
+		w.verify(true)
+	})
+}
+
+// waiting counts what the leader says waits, by job, for what, and the resource.
+func (w *world) waiting(c *control) map[string]int {
+	w.t.Helper()
+	res, err := planner.NewServer(c.planner).ListWaiting(w.ctx, &workerv1.ListWaitingRequest{})
+	require.NoError(w.t, err)
+	got := map[string]int{}
+	for _, x := range res.GetWaiting() {
+		got[x.GetJob()+" "+x.GetRun().GetWaitsFor().String()+" "+x.GetRun().GetResource()]++
+	}
+	return got
+}
+
+// The leader tells at which limit runs wait, behind which others, and until when.
+func TestWhatWaitsAtLimits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a := newJob("a").with(func(s *state.JobSpec) { s.Overlap, s.Limits = state.OverlapAllow, []state.Limit{{Name: "db", Max: 1}} })
+		r := newJob("r").with(func(s *state.JobSpec) {
+			s.Overlap, s.Limits = state.OverlapAllow, []state.Limit{{Name: "api", Rate: state.Rate{Runs: 1, Per: time.Minute}}}
+		})
+		q := newJob("q").with(func(s *state.JobSpec) { s.Overlap, s.QueueLimit = state.OverlapQueue, 10 })
+		for _, j := range []*job{a, r, q} {
+			w.history.does(j, 20*time.Second, state.StateSucceeded)
+			w.put(j)
+		}
+		c := w.control("c1")
+		w.worker("e1", place{})
+		w.awaitLeader(0)
+		w.pass(2 * time.Second)
+		begun := time.Now()
+		w.submitAll(a, 3)
+		w.submitAll(r, 3)
+		w.submitAll(q, 3)
+		w.pass(5 * time.Second)
+		require.Equal(t, map[string]int{"a WAITS_FOR_LIMIT ": 2, "r WAITS_FOR_RATE ": 2, "q WAITS_FOR_RUNS ": 2}, w.waiting(c))
+		res, err := planner.NewServer(c.planner).ListWaiting(w.ctx, &workerv1.ListWaitingRequest{Namespace: r.id.Namespace, Job: "r"})
+		require.NoError(t, err)
+		require.EqualValues(t, 2, res.GetTotal())
+		require.WithinDuration(t, begun.Add(time.Minute), res.GetWaiting()[0].GetRun().GetUntil().AsTime(), time.Second)
+		require.Equal(t, "a token of the rate of limit api", res.GetWaiting()[0].GetRun().GetDetail())
+		w.pass(5 * time.Minute)
+		require.Empty(t, w.waiting(c))
+		w.verify(true)
+	})
+}
+
+// Executors that a job prefers come first, others are used when those are full or gone, and
+// it comes back to them.
+func TestPreference(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("a", "* * * * * *").with(func(s *state.JobSpec) {
+			s.Overlap, s.Preference = state.OverlapAllow, map[string]string{"disk": "fast"}
+		})
+		w.put(j)
+		w.control("c1")
+		w.worker("slow", place{})
+		w.awaitLeader(0)
+		w.pass(10 * time.Second)
+		fast := w.worker("fast", place{labels: map[string]string{"disk": "fast"}, capacity: 1})
+		w.pass(20 * time.Second)
+		on := func() map[string]int {
+			got, since := map[string]int{}, time.Now().Add(-5*time.Second)
+			for _, rec := range w.records(j) {
+				if n := len(rec.Attempts); n > 0 && rec.Due.After(since) {
+					got[rec.Attempts[n-1].Node]++
+				}
+			}
+			return got
+		}
+		require.Equal(t, []string{"fast"}, slices.Collect(maps.Keys(on())))
+		plug := newJob("plug").with(func(s *state.JobSpec) { s.Selector = map[string]string{"disk": "fast"} })
+		w.history.does(plug, 10*time.Second, state.StateSucceeded)
+		w.put(plug)
+		w.submitAll(plug, 1)
+		w.pass(8 * time.Second)
+		require.Equal(t, []string{"slow"}, slices.Collect(maps.Keys(on())), "the preferred one is full")
+		w.pass(15 * time.Second)
+		fast.kill()
+		w.pass(20 * time.Second)
+		require.Equal(t, []string{"slow"}, slices.Collect(maps.Keys(on())), "it is gone")
 		w.verify(false)
 	})
 }

@@ -41,6 +41,7 @@ type worker struct {
 type place struct {
 	labels   map[string]string
 	capacity int
+	has      state.Resources
 	grace    time.Duration
 }
 
@@ -54,7 +55,7 @@ func (w *world) worker(name string, p place) *worker {
 	x.store, err = store.New(x.link, store.Config{Logger: w.logger(name).Named("store")})
 	require.NoError(w.t, err)
 	x.executor, err = executor.New(journal{x.store, w.history}, w.leaders, x, x.wire.dial, executor.Config{
-		Node:       state.Node{Name: name, Executor: true, Labels: p.labels, Capacity: p.capacity, Started: h.wall()},
+		Node:       state.Node{Name: name, Executor: true, Labels: p.labels, Capacity: p.capacity, Resources: p.has, Started: h.wall()},
 		TTL:        w.registration,
 		DrainGrace: p.grace,
 		KillGrace:  time.Second,

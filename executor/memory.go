@@ -83,7 +83,7 @@ func (d *desk) reportLimit(e *entry, p *plan, step workerv1.Progress_Step, res *
 	}
 	s.reports.add(progress{
 		ref: p.spec.ref, due: p.due, run: string(p.run), shard: e.key.shard, attempt: e.key.attempt, step: step,
-		limit: int32(res.Limit), notBefore: res.NotBefore, //nolint:gosec // bounded by state.MaxJobLimits
+		limit: int32(res.Limit), notBefore: res.NotBefore,
 	})
 }
 

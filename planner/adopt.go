@@ -89,6 +89,9 @@ func (t *term) addAsked(p *state.Pending, job *timed, now time.Time) {
 			t.later(tick, func() { t.openPending(&again) })
 			return
 		}
+		if !p.Queued.IsZero() {
+			t.heldBack(was)
+		}
 		t.close(was)
 	}
 	if t.add(e, now) && p.Run.Kind().Given() && p.Born < job.job.Born {

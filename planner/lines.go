@@ -19,8 +19,13 @@ import (
 // hear of it finds out by letting one go now and then, and one more for each that found
 // room.
 
-// probeLines is how often one is let go of each line without news.
-const probeLines = 5 * time.Second
+const (
+	// leastProbe and mostProbe bound how often one is let go of each line without news:
+	// a hundred of all together in a second. A new leader is not told of the ends of runs
+	// that were planned by the one before.
+	leastProbe = time.Second
+	mostProbe  = 30 * time.Second
+)
 
 // lines are the limits at which runs wait.
 type lines struct {
@@ -96,7 +101,9 @@ func (t *term) lineUp(e *entry, limit int, next time.Time) {
 	l := v.Limits()[min(limit, len(v.Limits())-1)]
 	ln := t.line(l, l.ID(v.ID.Namespace))
 	ln.probing = ln.probing || l != ln.limit // there may be more room by it
-	ln.limit, ln.next = l, later(ln.next, next)
+	if ln.limit = l; !next.IsZero() {
+		ln.next = next
+	}
 	e.line = ln
 	ln.waiting.Push(e.job.flow(), e.job)
 	t.rouse(ln)
@@ -210,31 +217,32 @@ func (t *term) heldAt(e *entry, s *session, limit int, next time.Time) {
 	if !e.waits || limit < 0 || limit > len(e.version.Limits()) {
 		return
 	}
-	from := e.from
-	if e.let && from != nil {
-		e.from = nil
-		from.out--
-		from.probing = from.probing && limit == 0
-	}
 	if limit == 0 {
-		if from != nil { // it did not take the room that there may be
+		if from := e.from; e.let && from != nil { // it did not take the room that there may be
+			e.from = nil
+			from.out--
 			from.credit++
 			t.rouse(from)
 		}
 		return
 	}
 	e.drop(s)
-	e.let = false
-	e.job.reached = uint8(limit - 1) //nolint:gosec // bounded by state.MaxJobLimits
-	if from != nil && from.limit.Max > 0 {
-		from.credit = 0
-	}
+	t.heldBack(e)
+	e.job.reached = uint8(limit - 1)
 	if e.line == nil && e.mayStart() {
-		if from != nil {
-			from.waiting.Return(e.job.flow()) // it stays the first
-		}
 		t.lineUp(e, limit-1, next)
 	}
+}
+
+// heldBack notes that an entry that was let go has found no room: there is none for others,
+// and its job has had no turn.
+func (t *term) heldBack(e *entry) {
+	if from := e.from; e.let && from != nil {
+		from.out--
+		from.probing, from.credit = false, 0
+		from.waiting.Return(e.job.flow())
+	}
+	e.let, e.from = false, nil
 }
 
 // reachedBy notes which limit a run was found to have to wait for, of which the news is
@@ -243,10 +251,10 @@ func (t *term) reachedBy(e *entry, limit int, next time.Time) {
 	if limit <= 0 || limit > len(e.version.Limits()) {
 		return
 	}
-	e.job.reached = uint8(limit - 1) //nolint:gosec // bounded by state.MaxJobLimits
+	e.job.reached = uint8(limit - 1)
 	if l := e.version.Limits()[limit-1]; !next.IsZero() {
 		ln := t.line(l, l.ID(e.version.ID.Namespace))
-		ln.next = later(ln.next, next)
+		ln.next = next
 	}
 }
 
@@ -273,7 +281,7 @@ func (t *term) tendLines(now time.Time) {
 			t.rouse(due.Val)
 		}
 	}
-	if now.Sub(t.lines.probed).Abs() < probeLines {
+	if every := min(max(leastProbe, time.Duration(len(t.lines.all))*10*time.Millisecond), mostProbe); now.Sub(t.lines.probed).Abs() < every {
 		t.letRousedGo()
 		return
 	}

@@ -41,8 +41,8 @@ func policyOf(spec *state.JobSpec) *Policy {
 		PauseAfter:   spec.PauseAfterFailures,
 		RunTimeout:   spec.RunTimeout,
 		QueueTimeout: spec.QueueTimeout,
-		Class:        uint8(spec.Priority.Rank()), //nolint:gosec // one of four
-		Weight:       uint8(spec.Weight),          //nolint:gosec // bounded by state.MaxWeight
+		Class:        uint8(spec.Priority.Rank()),
+		Weight:       uint8(spec.Weight),
 		DeadLetters:  spec.DeadLettersKept(),
 		Retention:    spec.Retention,
 	}

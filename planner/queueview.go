@@ -162,7 +162,7 @@ func (t *term) obstacle(e *entry, w *waiter) {
 			t.atLimit(e.job.queue[0], w)
 		}
 		return
-	case e.line != nil:
+	case e.line != nil, e.let && e.from != nil:
 		t.atLimit(e, w)
 		return
 	case e.waits && !e.let, e.waits && e.from == nil:
@@ -201,10 +201,10 @@ func (t *term) atLimit(head *entry, w *waiter) {
 // message is the waiter as it is answered, but for what only the store knows.
 func (w *waiter) message() *workerv1.Waiting {
 	r := &leaderdv1.QueuedRun{
-		Run: string(w.run), Shard: int32(w.shard), Attempt: int32(w.attempt), //nolint:gosec // bounded by their limits
+		Run: string(w.run), Shard: int32(w.shard), Attempt: int32(w.attempt),
 		DueTime: timestamppb.New(w.due), Since: timestamppb.New(w.since),
-		Priority: priorityOf(w.job.Class), Weight: int32(w.job.Weight), //nolint:gosec // bounded by state.MaxWeight
-		WaitsFor: w.why, Detail: w.words(), Limit: w.limit.Name, Max: int32(w.most), Resource: w.lack, //nolint:gosec // bounded by state.MaxConcurrent
+		Priority: priorityOf(w.job.Class), Weight: int32(w.job.Weight),
+		WaitsFor: w.why, Detail: w.words(), Limit: w.limit.Name, Max: int32(w.most), Resource: w.lack,
 	}
 	if !w.until.IsZero() {
 		r.Until = timestamppb.New(w.until)

@@ -50,7 +50,7 @@ func (s *queueService) ListQueue(ctx context.Context, req *leaderdv1.ListQueueRe
 		ask.Namespace = parseNamespaceParent(&v, req.GetParent())
 	} else {
 		ask.Namespace, ask.Job = parseJobParent(&v, req.GetParent())
-		if ask.Job != "" && ask.Namespace == "" {
+		if ask.GetJob() != "" && ask.GetNamespace() == "" {
 			v.Add("parent", "names a job of all namespaces; name its namespace")
 		}
 	}
@@ -129,11 +129,13 @@ func (c *holderCache) of(ctx context.Context, id state.JobID, w *workerv1.Waitin
 
 func (c *holderCache) gateOf(ctx context.Context, id state.JobID) ([]store.Holder, error) {
 	entry, err := c.cfg.Reader.GetJob(ctx, id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && entry.Broken != nil {
-		return nil, nil
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, nil //nolint:nilerr // then nobody holds its gate
+	case err != nil:
 		return nil, err
+	case entry.Broken != nil:
+		return nil, nil
 	}
 	spec := entry.Job.Spec.WithDefaults()
 	return c.cfg.Holders.GateHolders(ctx, id, spec.Gate())

@@ -46,7 +46,7 @@ longest. The leader knows: without one there is no answer.`,
 				}
 				parent = job
 			}
-			resp, err := a.queue.ListQueue(ctx, &leaderdv1.ListQueueRequest{Parent: parent, PageSize: int32(limit)}) //nolint:gosec // bounded above
+			resp, err := a.queue.ListQueue(ctx, &leaderdv1.ListQueueRequest{Parent: parent, PageSize: int32(limit)})
 			if err != nil {
 				return err
 			}
@@ -104,21 +104,21 @@ func enumWord(text, prefix string) string { return strings.ToLower(strings.TrimP
 // queueDetail is what a run waits for, in a line.
 func queueDetail(r *leaderdv1.QueuedRun) string {
 	const most = 3
-	text := r.GetDetail()
+	parts := []string{r.GetDetail()}
 	if r.GetUntil() != nil {
-		text += ", until " + instant(r.GetUntil())
+		parts = append(parts, "until "+instant(r.GetUntil()))
 	}
 	for i, by := range r.GetHeldBy() {
 		switch {
 		case i == 0:
-			text += ", held by " + heldName(r, by)
+			parts = append(parts, "held by "+heldName(r, by))
 		case i < most:
-			text += ", " + heldName(r, by)
+			parts = append(parts, heldName(r, by))
 		case i == most:
-			text += ", …"
+			parts = append(parts, "…")
 		}
 	}
-	return text
+	return strings.Join(parts, ", ")
 }
 
 // heldName names a run to another one's job.

@@ -233,8 +233,10 @@ oom_score = 0
         SystemdCgroup = false
 `
 
+// Nothing is masqueraded: all that pods reach knows the way back, and policies on
+// another node must see which pod it is.
 const networkConfig = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [
-  {"type": "bridge", "bridge": "pods", "isGateway": true, "ipMasq": true, "hairpinMode": true,
+  {"type": "bridge", "bridge": "pods", "isGateway": true, "ipMasq": false, "hairpinMode": true,
    "ipam": {"type": "host-local", "dataDir": "/run/cni", "ranges": [[{"subnet": "PODS"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
   {"type": "portmap", "capabilities": {"portMappings": true}, "snat": true}]}
 `

@@ -114,9 +114,10 @@ etcd:
 tls: {enabled: true, existingSecret: leaderd-tls}
 control: {executor: false, minReadySeconds: 5}
 executor: {enabled: true, replicas: %d}
+networkPolicy: {clientsFrom: [{ipBlock: {cidr: "%s/32"}}]} # this test, which is no pod
 jobs:
   - {name: from-values, spec: {schedules: ["@every 1m"], noop: {}}}
-`, registry, tag, strings.Join(r.etcd.urls, `", "`), executors),
+`, registry, tag, strings.Join(r.etcd.urls, `", "`), executors, kube.Host),
 		"jobs.yaml": r.recorder.jobs(jobCount),
 	})
 	begun := time.Now()

@@ -65,9 +65,9 @@ func (s *circuitService) fail(ctx context.Context, kind callKind, name string, e
 // circuitOf is the circuit of a job as it is answered.
 func circuitOf(id state.JobID, c *state.Circuit, target string) *leaderdv1.Circuit {
 	res := &leaderdv1.Circuit{
-		FailuresInARow: int32(c.Failures),      //nolint:gosec // bounded by its limit
-		Counted:        int32(len(c.Outcomes)), //nolint:gosec // bounded by its limit
-		Failed:         int32(strings.Count(c.Outcomes, "x")),
+		FailuresInARow: int32(c.Failures),                     //nolint:gosec // bounded by its limit
+		Counted:        int32(len(c.Outcomes)),                //nolint:gosec // bounded by its limit
+		Failed:         int32(strings.Count(c.Outcomes, "x")), //nolint:gosec // bounded by its limit
 		OpenTime:       timeOf(c.Opened), OpenUntil: timeOf(c.Until), Detail: c.Detail, Target: target,
 	}
 	switch c.State {

@@ -38,6 +38,8 @@ type served struct {
 	cluster leaderdv1.ClusterServiceClient
 	dead    leaderdv1.DeadLetterServiceClient
 
+	circuits leaderdv1.CircuitServiceClient
+
 	timeline    leaderdv1.TimelineServiceClient
 	backfills   leaderdv1.BackfillServiceClient
 	calendars   leaderdv1.CalendarServiceClient
@@ -123,6 +125,7 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	s.jobs = leaderdv1.NewJobServiceClient(conn)
 	s.runs = leaderdv1.NewRunServiceClient(conn)
 	s.dead = leaderdv1.NewDeadLetterServiceClient(conn)
+	s.circuits = leaderdv1.NewCircuitServiceClient(conn)
 	s.timeline = leaderdv1.NewTimelineServiceClient(conn)
 	s.backfills = leaderdv1.NewBackfillServiceClient(conn)
 	s.cluster = leaderdv1.NewClusterServiceClient(conn)

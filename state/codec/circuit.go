@@ -72,7 +72,7 @@ func UnmarshalCircuit(value []byte) (state.Circuit, error) {
 		return state.Circuit{}, err
 	}
 	return state.Circuit{
-		State:    state.CircuitState(min(p.GetState(), uint32(state.CircuitHalfOpen))), //nolint:gosec // bounded
+		State:    state.CircuitState(min(p.GetState(), uint32(state.CircuitHalfOpen))),
 		Failures: int(p.GetFailures()), Outcomes: p.GetOutcomes(), Opened: Time(p.GetOpened()), Until: Time(p.GetUntil()),
 		ProbeJob: p.GetProbeJob(), Probe: state.RunID(p.GetProbeRun()), Detail: p.GetDetail(),
 	}, nil

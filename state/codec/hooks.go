@@ -65,7 +65,7 @@ func HookRunToProto(h *state.HookRun) *statev1.HookRun {
 
 func hookRunFromProto(p *statev1.HookRun) state.HookRun {
 	return state.HookRun{
-		Name: state.HookName(min(p.GetName(), 0xff)), State: runState(p.GetState()), //nolint:gosec // bounded
+		Name: state.HookName(min(p.GetName(), 0xff)), State: runState(p.GetState()),
 		Started: Time(p.GetStarted()), Ended: Time(p.GetEnded()),
 		ExitCode: int(p.GetExitCode()), HasCode: p.ExitCode != nil, Error: p.GetError(), Tail: p.GetTail(),
 	}

@@ -150,21 +150,18 @@ func (s *Store) readEnds(ctx context.Context, a *state.Advance) (edges []edge, f
 		}
 		e := edge{upstream: upstream, key: kvs[0].Key, revision: kvs[0].ModRevision, follow: &statev1.Follow{}}
 		if err := proto.Unmarshal(kvs[0].Value, e.follow); err != nil {
-			return nil, nil, 0, fmt.Errorf("%w: key %q: %w", ErrCorrupt, kvs[0].Key, err)
+			s.log.Error("unreadable note of what was followed is written anew; ends up to its revision make no run", "key", kvs[0].Key, "err", err)
+			e.follow = &statev1.Follow{Cursor: kvs[0].ModRevision}
 		}
 		if e.follow.GetCursor() == 0 {
 			e.follow.Cursor = kvs[0].CreateRevision
 		}
-		ends, err := s.endsBehind(&e, res.Results[2*i+1].KVs)
-		if err != nil {
-			return nil, nil, 0, err
-		}
-		edges, found = append(edges, e), append(found, ends)
+		edges, found = append(edges, e), append(found, s.endsBehind(&e, res.Results[2*i+1].KVs))
 	}
 	return edges, found, res.Revision, nil
 }
 
-func (s *Store) endsBehind(e *edge, kvs []kv.KeyValue) ([]ended, error) {
+func (s *Store) endsBehind(e *edge, kvs []kv.KeyValue) []ended {
 	var ends []ended
 	prefix := s.keys.historyOf(e.upstream)
 	for _, found := range kvs {
@@ -173,7 +170,8 @@ func (s *Store) endsBehind(e *edge, kvs []kv.KeyValue) ([]ended, error) {
 		}
 		run, err := runPart(found.Key[len(prefix):])
 		if err != nil {
-			return nil, err
+			s.log.Error("key of no run is passed over", "key", found.Key, "err", err)
+			continue
 		}
 		if at := e.follow.GetCursorRun(); found.CreateRevision == e.follow.GetCursor() && (at == "" || string(run) <= at) {
 			continue
@@ -186,7 +184,7 @@ func (s *Store) endsBehind(e *edge, kvs []kv.KeyValue) ([]ended, error) {
 		}
 		return strings.Compare(string(a.run), string(b.run))
 	})
-	return ends, nil
+	return ends
 }
 
 // readVerdicts reads the verdicts of ends, and what their runs left. One that cannot be
@@ -221,7 +219,7 @@ func (s *Store) readVerdicts(ctx context.Context, upstream state.JobID, ends []e
 
 // counts tells whether an end is one that the job runs after.
 func (e *ended) counts(a *state.Advance) bool {
-	return e.record != nil && e.record.GetCount() <= 1 && a.After.Counts(state.RunState(min(e.record.GetState(), 0xff))) //nolint:gosec // bounded
+	return e.record != nil && e.record.GetCount() <= 1 && a.After.Counts(state.RunState(min(e.record.GetState(), 0xff)))
 }
 
 // pass moves an edge's cursor to an end.
@@ -248,7 +246,7 @@ func (s *Store) followEach(a *state.Advance, r *request, edges []edge, found [][
 			chain := codec.ChainFromProto(e.record)
 			made := state.Chain{
 				Correlation: chain.Correlate(g.upstream.Name, e.run),
-				Upstream:    []state.Upstream{{Job: g.upstream.Name, Run: e.run, State: state.RunState(e.record.GetState())}}, //nolint:gosec // as counts has it
+				Upstream:    []state.Upstream{{Job: g.upstream.Name, Run: e.run, State: state.RunState(e.record.GetState())}},
 			}
 			if err := s.makeAfter(a, r, made, codec.Time(e.record.GetRecorded()), e.result, done); err != nil {
 				return err
@@ -294,7 +292,7 @@ func (s *Store) followAll(ctx context.Context, a *state.Advance, r *request, edg
 			}
 			results[i] = kept.Value
 		}
-		up := state.Upstream{Job: edges[i].upstream.Name, Run: state.RunID(f.GetRun()), State: state.RunState(f.GetState())} //nolint:gosec // as counts has it
+		up := state.Upstream{Job: edges[i].upstream.Name, Run: state.RunID(f.GetRun()), State: state.RunState(f.GetState())}
 		chain.Upstream = append(chain.Upstream, up)
 		given[i] = givenResult{Job: up.Job, Run: string(up.Run), State: up.State.String()}
 		if results[i] != nil {

@@ -271,3 +271,19 @@ func TestNoteHook(t *testing.T) {
 	note.Hook.Tail = make([]byte, state.MaxHookTail+1)
 	require.ErrorIs(t, r.s.NoteHook(t.Context(), note), ErrTooLarge)
 }
+
+// What somebody has damaged holds nobody up: what ended since is followed.
+func TestAdvanceChainOfDamage(t *testing.T) {
+	r := newRig(t)
+	a := r.mustAfter("a")
+	b := r.mustAfter("b", "a")
+	term := r.lead("l")
+	r.ends(a, 1, state.StateSucceeded, "")
+	r.put(r.s.keys.historyRun(a.ID, slotRun(2)), "\xff")
+	r.put(r.s.keys.historyOf(a.ID)+"~", "")
+	r.put(r.s.keys.follower(a.ID, "b"), "\xff")
+	require.Empty(t, r.advanced(term, b))
+	r.put(r.s.keys.historyRun(a.ID, slotRun(3)), "\xff")
+	r.ends(a, 4, state.StateSucceeded, "")
+	require.Len(t, r.advanced(term, b), 1)
+}

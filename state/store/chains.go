@@ -324,9 +324,6 @@ func (s *Store) makeAfter(a *state.Advance, r *request, chain state.Chain, at ti
 	p := state.Pending{
 		Job: a.Job, Run: state.AfterRunID(at, chain.Upstream), Requested: a.Now, Actor: state.Leaderd, Chain: chain,
 	}
-	if at.Before(p.Requested) {
-		p.Requested = at
-	}
 	done.Runs = append(done.Runs, p.Run)
 	if a.Paused {
 		historyKey := s.keys.historyRun(p.Job, p.Run)

@@ -66,6 +66,7 @@ func (s *Store) forgetJob(ctx context.Context, term state.Term, id state.JobID, 
 		},
 		Then: []kv.Op{
 			kv.DeleteRange(versions, end(versions)), kv.Delete(s.keys.swept(id)),
+			kv.Delete(s.keys.ownCircuit(id)), // of runs that outlived it
 			kv.DeleteRange(s.keys.backfillsOf(id), end(s.keys.backfillsOf(id))),
 			kv.DeleteRange(s.keys.payloads(id), end(s.keys.payloads(id))),
 			kv.DeleteRange(s.keys.results(id), end(s.keys.results(id))),

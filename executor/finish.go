@@ -129,7 +129,8 @@ func (r *run) ending() state.Finish {
 	if o.State != state.StateSucceeded || o.Directive != (state.Directive{}) {
 		r.next(&f)
 	}
-	if f.Retry.IsZero() && (!f.Attempt.Started.IsZero() || slices.ContainsFunc(r.live.Attempts, func(a state.Attempt) bool { return !a.Started.IsZero() })) {
+	// The end of a shard, of a job that had shards once, is no verdict.
+	if f.Retry.IsZero() && r.live.Header == 0 && (!f.Attempt.Started.IsZero() || slices.ContainsFunc(r.live.Attempts, func(a state.Attempt) bool { return !a.Started.IsZero() })) {
 		f.Hooks = r.plan.spec.policy.Hooks.Due(f.Attempt.State)
 	}
 	if r.out != nil {

@@ -101,6 +101,17 @@ func TestNoHooks(t *testing.T) {
 	})
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, nil)
+		r.journal.onClaim = func(_ context.Context, c state.Claim) (state.ClaimResult, error) {
+			res := r.journal.grant(c)
+			res.Live.Header = 3
+			return res, nil
+		}
+		require.Empty(t, hooksOf(t, r, fails, nil), "it is a shard of a run from before an edit")
+		require.Empty(t, r.journal.finished()[0].Hooks)
+		r.close()
+	})
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, nil)
 		l := r.lead(5)
 		due := soon(5 * time.Second)
 		r.journal.onClaim = func(_ context.Context, c state.Claim) (state.ClaimResult, error) {

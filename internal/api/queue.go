@@ -131,11 +131,11 @@ func (c *holderCache) gateOf(ctx context.Context, id state.JobID) ([]store.Holde
 	entry, err := c.cfg.Reader.GetJob(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return nil, nil //nolint:nilerr // then nobody holds its gate
+		return nil, nil // then nobody holds its gate
 	case err != nil:
 		return nil, err
 	case entry.Broken != nil:
-		return nil, nil
+		return nil, nil //nolint:nilerr // what cannot be read runs nothing
 	}
 	spec := entry.Job.Spec.WithDefaults()
 	return c.cfg.Holders.GateHolders(ctx, id, spec.Gate())

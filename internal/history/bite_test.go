@@ -223,6 +223,11 @@ var spoilt = []struct {
 		m.token("a", 5, 36)
 		m.Sources &^= history.MarkLog
 	}},
+	{"a claim together with another run's", history.Overlap, func(m *maker) {
+		m.run("a", id(1)+"-trigger-00000001", at(1.5), 22, "")
+		m.Runs[len(m.Runs)-1].Override = true
+		m.Claims[len(m.Claims)-1].Exclusive = false
+	}},
 	{"more runs than a job has places", history.Overlap, func(m *maker) {
 		m.Jobs["b"][0].Limit = 1
 		for _, s := range []float64{2, 4} {

@@ -46,7 +46,7 @@ func (c *checker) byRevision(j *job) {
 	slices.SortFunc(all, func(a, b *lived) int { return cmp.Compare(a.begin, b.begin) })
 	var live []*lived
 	for _, cl := range j.claims {
-		for len(all) > 0 && all[0].begin < cl.Token {
+		for len(all) > 0 && all[0].begin <= cl.Token { // claims of a job that meet never share a revision
 			live, all = append(live, all[0]), all[1:]
 		}
 		live = slices.DeleteFunc(live, func(o *lived) bool { return o.end <= cl.Token })

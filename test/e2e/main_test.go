@@ -28,8 +28,9 @@ func lateLimit(promised, busy time.Duration) time.Duration {
 	return busy
 }
 
-// binary is the program under test, member that of an etcd member.
-var binary, member string
+// binary is the program under test, member that of an etcd member, and batch work that
+// keeps checkpoints.
+var binary, member, batch string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -52,8 +53,8 @@ func run(m *testing.M) int {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}()
-	binary, member = os.Getenv("E2E_BINARY"), filepath.Join(dir, "member")
-	programs := []string{"test/etcdtest/member"}
+	binary, member, batch = os.Getenv("E2E_BINARY"), filepath.Join(dir, "member"), filepath.Join(dir, "batch")
+	programs := []string{"test/etcdtest/member", "test/e2e/batch"}
 	if binary == "" {
 		binary = filepath.Join(dir, "leaderd")
 		programs = append(programs, "cmd/leaderd")

@@ -91,7 +91,7 @@ func TestResumableBatch(t *testing.T) {
 	}
 	c.awaitNodes(4)
 	file := filepath.Join(c.dir, "items")
-	const items = 80
+	const items = 50
 	job := resumable(t, file, items)
 	job.GetSpec().NodeSelector = map[string]string{"work": "yes"}
 	watching, stop := context.WithCancel(t.Context())

@@ -3,6 +3,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,14 +20,15 @@ import (
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, options{nodes: 3, flags: []string{"--resources=gpu=1"}})
+	told := filepath.Join(t.TempDir(), "told") // until it is there all of them are at work, or wait
 	job := func(name, priority string) string {
 		return fmt.Sprintf(`name: %s
 spec:
   overlap: allow
   priority: %s
   limits: [{name: db, max: 2, scope: cluster}]
-  command: {argv: [sleep, "2"]}
-`, name, priority)
+  command: {shell: "until [ -e %s ]; do sleep 0.1; done; sleep 2"}
+`, name, priority, told)
 	}
 	c.must(job("urgent", "high")+"---\n"+job("idle", "low")+`---
 name: train
@@ -33,7 +36,7 @@ spec:
   resources: {gpu: 1}
   nodeSelector: {name: n1}
   overlap: allow
-  command: {argv: [sleep, "20"]}
+  command: {shell: "until [ -e `+told+` ]; do sleep 0.1; done; sleep 10"}
 `, "job", "apply", "-f", "-")
 	const each = 6
 	for range each {
@@ -52,6 +55,7 @@ spec:
 		}
 		return nil
 	})
+	require.NoError(t, os.WriteFile(told, nil, 0o600))
 	for range 2 {
 		pass(t, 2*time.Second)
 		n := c.leader()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -198,6 +199,10 @@ func (c *checker) chains(settled bool) {
 	}
 }
 
+// followed is within how long an end makes its run: a report of it may get lost, and the
+// leader looks at all chains each ten seconds.
+const followed = 15 * time.Second
+
 // follows checks that every end has made its run, of jobs that always ran after the same.
 func (c *checker) follows(edges []*edge, ends map[state.JobID][]state.Record, made map[runKey]state.Chain, settled bool) {
 	for _, x := range edges {
@@ -220,7 +225,7 @@ func (c *checker) follows(edges []*edge, ends map[state.JobID][]state.Record, ma
 			r := &ends[x.upstream][i]
 			counts := r.Revision > x.from && r.Count <= 1 && after.Counts(r.State)
 			k := runKey{x.job, state.AfterRunID(r.Recorded, []state.Upstream{{Job: x.upstream.Name, Run: r.Run, State: r.State}})}
-			if _, there := made[k]; counts && !there {
+			if _, there := made[k]; counts && !there && time.Since(r.Recorded) > followed {
 				c.fail(past.Unaccounted, k, "was due after run %s of %s, which is %s at revision %d", r.Run, x.upstream.Name, r.State, r.Revision)
 			} else if !counts && there {
 				c.fail(past.Undue, k, "was made after run %s of %s, which is %s at revision %d", r.Run, x.upstream.Name, r.State, r.Revision)

@@ -63,13 +63,13 @@ func (j *timed) flow() fair.Flow[uint64] {
 
 // waitsInLine tells whether an entry that could be placed has to wait at a limit, and
 // sees to its place in the line.
-func (t *term) waitsInLine(e *entry, now time.Time) bool {
+func (t *term) waitsInLine(e *entry) bool {
 	if len(e.version.Limits()) == 0 || e.let {
 		return false
 	}
 	if !e.waits {
 		// A run that was asked for, and would only be told to wait, waits at once.
-		if e.pending == nil || e.backfill() || e.start > now.UnixMicro() || !t.crowded(e) {
+		if e.pending == nil || e.backfill() || e.start > t.now().UnixMicro() || !t.crowded(e) {
 			return false
 		}
 		t.asked--

@@ -23,7 +23,7 @@ func (t *term) place(e *entry) {
 		e.waiting != nil && e.waiting.NextTry.After(t.now()) || e.waits && !e.mayStart() {
 		return
 	}
-	if t.waitsInLine(e, t.now()) {
+	if t.waitsInLine(e) {
 		return
 	}
 	if e.split {

@@ -102,7 +102,11 @@ func nap() string {
 }
 
 // zombies is how many children of this process wait to be collected.
-func zombies() (n int) {
+func zombies() int { return children("Z") }
+
+// children is how many children of this process are in one of the states of
+// /proc/<pid>/stat; in any, for "".
+func children(states string) (n int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is well-formed
 	for _, f := range files {
 		stat, err := os.ReadFile(f)
@@ -110,7 +114,7 @@ func zombies() (n int) {
 			continue
 		}
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		if fields[0] == "Z" && fields[1] == strconv.Itoa(os.Getpid()) {
+		if (states == "" || strings.Contains(states, fields[0])) && fields[1] == strconv.Itoa(os.Getpid()) {
 			n++
 		}
 	}

@@ -50,7 +50,8 @@ var changes = []change{
 	// goroutines begin with the stack that most of them need.
 	{"runtime/mgcscavenge.go", "	assertWorldStoppedOrLockHeld(&mheap_.lock)\n\n	// As described", "	assertWorldStoppedOrLockHeld(&mheap_.lock)\n	scavenge.gcPercentGoal.Store(^uint64(0))\n	scavenge.memoryLimitGoal.Store(^uint64(0))\n	if lastHeapGoal <= ^uint64(0) {\n		return\n	}\n\n	// As described", 1},
 	{"runtime/stack.go", "var startingStackSize uint32 = fixedStack\n", "var startingStackSize uint32 = 8 * fixedStack\n", 1},
-	{"runtime/stack.go", "		startingStackSize = fixedStack\n", "		startingStackSize = 8 * fixedStack\n", 1},
+	{"runtime/stack.go", "		startingStackSize = fixedStack\n		return\n", "		return\n", 1},
+	{"runtime/stack.go", "	startingStackSize = uint32(round2(int32(avg)))\n", "", 1},
 	// Contexts.
 	{"context/context.go", "	children map[canceler]struct{}", "	children map[canceler]uint64", 1},
 	{"context/context.go", "make(map[canceler]struct{})", "make(map[canceler]uint64)", 1},

@@ -204,7 +204,8 @@ func (s *Store) finishCounted(ctx context.Context, f *state.Finish) (state.Token
 }
 
 // passCircuit has a try of a first claim rely on its run's circuit. Where that keeps the
-// run from starting it answers what becomes of the claim, and t is nil.
+// run from starting it answers what becomes of the claim, and step is nil; or t is in
+// vain, since the timeline was closed further meanwhile.
 func (s *Store) passCircuit(ctx context.Context, a *claiming, t *claimTry) (step *circuitStep, res state.ClaimResult, err error) {
 	c := a.c
 	key := s.keys.circuit(c.Job, c.Live.Circuit)
@@ -274,9 +275,8 @@ func (s *Store) circuitHolds(ctx context.Context, t *claimTry, key string, c *st
 	case state.ClaimHeld, state.ClaimSkipped, 0:
 	}
 	if v.closed.Revision != t.closed {
-		s.closed.set(v.closed)
-		t.closed = v.closed.Revision
-		return res, true, nil
+		t.inVain = true // perhaps the slot was passed over: the next try looks
+		return res, false, nil
 	}
 	if !t.c.ApplyOverlap {
 		return state.ClaimResult{Status: state.ClaimHeld}, false, nil

@@ -97,6 +97,30 @@ func TestCircuitOfTwoNodes(t *testing.T) {
 	require.Equal(t, state.CircuitOpen, r.circuit(billing, b).State)
 }
 
+// A slot that an open circuit would have skipped has its verdict when the timeline was
+// closed over it, whoever knew of that.
+func TestCircuitAndClosedTimeline(t *testing.T) {
+	bothWays(t, func(t *testing.T, exclusive bool) {
+		r := newRig(t)
+		term := r.lead("c")
+		b := &state.CircuitBreaker{Failures: 1, CoolDown: time.Hour}
+		job, n := r.setJob(billing), r.register("n")
+		require.Equal(t, state.TokenStored, r.finish(endOf(r.start(broken(claimOf(billing, job, n, 1, exclusive), b)), state.StateFailed)))
+
+		closed, err := r.other().CloseTimeline(t.Context(), term, slotAt(5))
+		require.NoError(t, err)
+		missed := state.Record{
+			Job: billing, Run: slotRun(2), Generation: 1, State: state.StateMissed, Reason: state.ReasonOutage,
+			Due: slotAt(2), Until: slotAt(5), Count: 4, Recorded: slotAt(5),
+		}
+		require.True(t, r.decideRange(term, missed, closed.Revision))
+		for i := 2; i <= 5; i++ {
+			require.Equal(t, state.ClaimDecided, r.claim(broken(claimOf(billing, job, n, i, exclusive), b)).Status)
+		}
+		require.Equal(t, state.ClaimSkipped, r.claim(broken(claimOf(billing, job, n, 6, exclusive), b)).Status)
+	})
+}
+
 // Of many claims when the cool-down is over one is the probe.
 func TestOneProbe(t *testing.T) {
 	r := newRig(t)

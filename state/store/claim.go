@@ -201,7 +201,10 @@ func (s *Store) tryClaim(ctx context.Context, a *claiming, closed state.Closed) 
 	}
 	if c.Live.Circuit != nil && c.Token == 0 && !mutant.Off(mutant.Circuit) {
 		step, res, err := s.passCircuit(ctx, a, t)
-		if step == nil {
+		switch {
+		case err == nil && t.inVain:
+			return t, res, nil
+		case step == nil:
 			return nil, res, err
 		}
 		t.circuit = step

@@ -54,6 +54,7 @@ var figures = []figure{
 	{"heap", heapPerJob},
 	{"takeover", takeover},
 	{"checkpoints", checkpoints},
+	{"submissions", submissions},
 }
 
 func main() { os.Exit(run()) }

@@ -78,7 +78,8 @@ func (s *siege) add(name string) *node {
 	if strings.HasPrefix(name, "x") {
 		kind = "executor"
 	}
-	n := s.node(name, "--labels=name="+name+",kind="+kind, "--executor-drain-grace=3s", "--executor-output-max-bytes=64MiB")
+	n := s.node(name, "--labels=name="+name+",kind="+kind, "--executor-drain-grace=3s", "--executor-output-max-bytes=64MiB",
+		"--retention-max-runs=100000") // all of a long siege is judged
 	s.wires[name] = &wires{peers: faultproxy.Start(s.t, n.api)}
 	n.args = append(n.args, "--advertise="+s.wires[name].peers.Addr())
 	s.mount(n)

@@ -66,7 +66,7 @@ func TestIsolatedMember(t *testing.T) {
 			return nil
 		})
 		t.Logf("an edit was seen %s after member %d was isolated", time.Since(isolated).Round(time.Millisecond), i)
-		require.Less(t, time.Since(isolated), 10*time.Second+callTimeout)
+		require.Less(t, time.Since(isolated), lateLimit(10*time.Second+callTimeout, patience))
 		pass(t, time.Until(isolated.Add(pick(3*time.Second, 30*time.Second))))
 		c.etcd.Mend(i)
 		c.awaitWatermark(time.Now().Add(time.Second))

@@ -40,7 +40,7 @@ func manyJobs(r *recorder) []*leaderdv1.Job {
 
 // failoverLimit is how late a slot may start elsewhere whose executor died, counted
 // from when its death could be noticed, the end of its registration.
-func failoverLimit() time.Duration { return lateLimit(2*time.Second, 5*time.Second) }
+func failoverLimit() time.Duration { return lateLimit(2*time.Second, 10*time.Second) }
 
 // TestFailover kills the leader, stops another node for a while, and drains one:
 // each slot of 250 jobs has one verdict and no attempt started twice, and what
@@ -153,7 +153,7 @@ func TestControlFailover(t *testing.T) {
 }
 
 // controlLimit is how late a slot may start when a leader that runs no work dies.
-func controlLimit() time.Duration { return lateLimit(250*time.Millisecond, time.Second) }
+func controlLimit() time.Duration { return lateLimit(250*time.Millisecond, 2*time.Second) }
 
 func sum(counts map[string]int64) (n int64) {
 	for _, c := range counts {

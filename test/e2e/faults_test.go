@@ -82,7 +82,7 @@ func TestLeaderships(t *testing.T) {
 		changes[how](leader)
 		if strings.Contains(how, "deleted") || strings.Contains(how, "revoked") {
 			c.awaitTerm(term)
-			require.Less(t, time.Since(begun), 5*time.Second+callTimeout, how)
+			require.Less(t, time.Since(begun), lateLimit(5*time.Second+callTimeout, patience), how)
 		} else {
 			c.awaitLeader(leader.name)
 		}
@@ -126,7 +126,7 @@ func TestAllLeasesRevoked(t *testing.T) {
 	}
 	c.awaitTerm(term)
 	t.Logf("%d leases revoked, a new term after %s", len(leases.Leases), time.Since(revoked).Round(time.Millisecond))
-	require.Less(t, time.Since(revoked), 2*time.Second+3*time.Second)
+	require.Less(t, time.Since(revoked), lateLimit(2*time.Second+3*time.Second, patience))
 	c.awaitNodes(3)
 	for _, n := range c.nodes {
 		n.ready()

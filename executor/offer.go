@@ -73,18 +73,24 @@ func (d *desk) offer(k key, pl plan, now int64) {
 	}
 }
 
-// heldRuns answers the runs that are claimed, at most limit.
-func (d *desk) heldRuns(limit int) []*workerv1.Held {
+// heldRuns answers the runs that are claimed, as far as they take no more than so many
+// bytes.
+func (d *desk) heldRuns(most int) []*workerv1.Held {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var held []*workerv1.Held
 	for _, e := range d.entries {
-		if e.place == claimed && len(held) < limit {
-			held = append(held, &workerv1.Held{
-				Namespace: e.key.job.Namespace, Job: e.key.job.Name, Run: string(e.key.run),
-				Shard: e.key.shard, Token: e.token,
-			})
+		if e.place != claimed {
+			continue
 		}
+		const numbers = 32
+		if most -= numbers + len(e.key.job.Namespace) + len(e.key.job.Name) + len(e.key.run); most < 0 {
+			break
+		}
+		held = append(held, &workerv1.Held{
+			Namespace: e.key.job.Namespace, Job: e.key.job.Name, Run: string(e.key.run),
+			Shard: e.key.shard, Token: e.token,
+		})
 	}
 	return held
 }

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"math"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
@@ -170,4 +172,19 @@ func TestConfigNamesEveryViolation(t *testing.T) {
 	for _, field := range []string{"Node.Name", "Node.Capacity", "TTL", "DrainGrace", "KillGrace"} {
 		require.ErrorContains(t, err, field+":")
 	}
+}
+
+// A leader takes no hello that is larger than a message may be: whoever holds many runs
+// of long names could never attend one again.
+func TestHelloFitsAMessage(t *testing.T) {
+	d := &desk{entries: make(map[key]*entry)}
+	job := state.JobID{Namespace: strings.Repeat("n", state.MaxNameBytes), Name: strings.Repeat("j", state.MaxNameBytes)}
+	for i := range int32(20_000) {
+		k := key{job: job, run: "20261130T020000Z-trigger-5f3a9c01", shard: i, attempt: 1}
+		d.entries[k] = &entry{key: k, place: claimed, token: math.MaxInt64}
+	}
+	held := d.heldRuns(maxHeld)
+	size := proto.Size(&workerv1.Hello{Held: held})
+	require.LessOrEqual(t, size, maxHeld)
+	require.Greater(t, size, maxHeld/2, "as much as there is room for")
 }

@@ -20,9 +20,9 @@ const (
 	welcomeTimeout = 5 * time.Second
 	minReconnect   = 20 * time.Millisecond
 	maxReconnect   = 2 * time.Second
-	// maxHeld bounds Hello to about 2 MiB. What is not listed is told when it is
+	// maxHeld is about the size of Hello. What is not listed is told when it is
 	// planned again.
-	maxHeld = 20_000
+	maxHeld = 2 << 20
 
 	minPulse     = 10 * time.Millisecond
 	maxPulse     = time.Minute

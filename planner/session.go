@@ -190,18 +190,33 @@ func (s *session) nextPlan() (n int, specs []*workerv1.Spec) {
 	taken := map[uint32]bool{}
 	for ; n < len(s.unsent) && n < planEntries; n++ {
 		ref := s.unsent[n].GetRef()
-		bytes += 32
-		if spec := s.specs[ref]; spec != nil && !taken[ref] {
-			size := proto.Size(spec)
-			if n > 0 && bytes+size > planBytes {
-				break
-			}
-			bytes += size
+		size := entryBytes(s.unsent[n])
+		spec := s.specs[ref]
+		if taken[ref] {
+			spec = nil
+		}
+		if spec != nil {
+			size += proto.Size(spec)
+		}
+		if bytes += size; n > 0 && bytes > planBytes {
+			break
+		}
+		if spec != nil {
 			taken[ref] = true
 			specs = append(specs, spec)
 		}
 	}
 	return n, specs
+}
+
+// entryBytes is about the size of an entry: what a run came after may be far more than
+// the rest.
+func entryBytes(e *workerv1.Entry) int {
+	n := 32 + len(e.GetRun()) + len(e.GetOrigin()) + len(e.GetCorrelation())
+	for _, u := range e.GetUpstream() {
+		n += 16 + len(u.GetJob()) + len(u.GetRun())
+	}
+	return n
 }
 
 func (s *session) send(m *workerv1.AttendResponse) bool {

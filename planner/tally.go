@@ -141,9 +141,10 @@ func (t *tally) detail(needed int) string {
 	return fmt.Sprintf("%d of %d shards succeeded, %d were needed; not %s", t.succeeded, len(t.shards), needed, strings.Join(which, ", "))
 }
 
-// maxKeptAttempts is how many attempts of all shards a verdict keeps: of more, only the
-// first and the last of each shard.
-const maxKeptAttempts = 4000
+// maxEndBytes is about how much the ends of all shards take in a verdict. A dead letter
+// holds it a second time, in the same request, and what else is in it has limits of its
+// own: so it fits.
+const maxEndBytes = 320 << 10
 
 // record is the run's verdict.
 func (t *tally) record(header *state.Live, f fate, now time.Time) state.Record {
@@ -151,7 +152,6 @@ func (t *tally) record(header *state.Live, f fate, now time.Time) state.Record {
 		Job: header.Job, Run: header.Run, Generation: header.Generation, State: f.state, Reason: f.reason, Detail: f.detail,
 		Due: header.Due, Recorded: now, Shards: len(t.shards), Origin: header.Origin, Chain: header.Chain, Split: t.split, Ends: make([]state.Live, len(t.shards)),
 	}
-	attempts := 0
 	for i, l := range t.shards {
 		end := &rec.Ends[i]
 		end.Shard = i
@@ -161,7 +161,7 @@ func (t *tally) record(header *state.Live, f fate, now time.Time) state.Record {
 			continue
 		}
 		end.State, end.Attempt, end.Generation, end.Attempts = l.State, l.Attempt, l.Generation, l.Attempts
-		if attempts += len(l.Attempts); l.End == nil {
+		if l.End == nil {
 			continue
 		}
 		rec.OutputBytes += l.End.OutputBytes
@@ -172,12 +172,69 @@ func (t *tally) record(header *state.Live, f fate, now time.Time) state.Record {
 		kept.Tail = nil
 		end.End = &kept
 	}
-	if attempts > maxKeptAttempts {
-		for i := range rec.Ends {
-			if as := rec.Ends[i].Attempts; len(as) > 2 {
-				rec.Ends[i].Attempts = slices.Concat(as[:1], as[len(as)-1:])
+	shrink(rec.Ends)
+	return rec
+}
+
+// shrink takes from ends that are too large together what is missed least: of the
+// attempts at each shard those between the first and the last, then the rest of long
+// texts, then the first attempts. It leaves what the ends share with others as it is.
+func shrink(ends []state.Live) {
+	if endBytes(ends) > maxEndBytes {
+		for i := range ends {
+			if as := ends[i].Attempts; len(as) > 2 {
+				ends[i].Attempts = slices.Concat(as[:1], as[len(as)-1:])
 			}
 		}
 	}
-	return rec
+	for most := state.MaxErrorBytes / 2; most >= leastText && endBytes(ends) > maxEndBytes; most /= 2 {
+		for i := range ends {
+			end := &ends[i]
+			end.Attempts = slices.Clone(end.Attempts)
+			for j := range end.Attempts {
+				a := &end.Attempts[j]
+				a.Error, a.Message = cut(a.Error, most), cut(a.Message, most)
+			}
+			if end.End != nil {
+				kept := *end.End
+				kept.Reason, kept.Detail = cut(kept.Reason, most), cut(kept.Detail, most)
+				end.End = &kept
+			}
+		}
+	}
+	if endBytes(ends) > maxEndBytes {
+		for i := range ends {
+			if as := ends[i].Attempts; len(as) > 1 {
+				ends[i].Attempts = as[len(as)-1:]
+			}
+		}
+	}
+}
+
+// leastText is as short as texts are cut.
+const leastText = 32
+
+// cut shortens a text that is longer than most bytes, and shows that.
+func cut(text string, most int) string {
+	const more = "…"
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(strings.TrimSuffix(text, more)[:most-len(more)], "") + more
+}
+
+// endBytes is about how much ends take.
+func endBytes(ends []state.Live) int {
+	const endEach, attemptEach = 32, 80
+	n := 0
+	for i := range ends {
+		if n += endEach; ends[i].End != nil {
+			n += len(ends[i].End.Reason) + len(ends[i].End.Detail)
+		}
+		for j := range ends[i].Attempts {
+			a := &ends[i].Attempts[j]
+			n += attemptEach + len(a.Node) + len(a.Error) + len(a.Message)
+		}
+	}
+	return n
 }

@@ -4,10 +4,16 @@ import (
 	"context"
 	"strconv"
 
+	"google.golang.org/protobuf/proto"
+
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/store"
 )
+
+// maxAttemptBytes is how much the tries of a run may take that is split: of more, only the
+// last of each shard is told with the run.
+const maxAttemptBytes = 1 << 20
 
 // ListShards implements leaderdv1.RunServiceServer.
 func (s *runService) ListShards(ctx context.Context, req *leaderdv1.ListShardsRequest) (*leaderdv1.ListShardsResponse, error) {
@@ -36,9 +42,14 @@ func (s *runService) ListShards(ctx context.Context, req *leaderdv1.ListShardsRe
 	if split == nil {
 		return res, nil
 	}
-	until := min(from+limit, split.Total())
+	until, size := min(from+limit, split.Total()), 0
 	for i := from; i < until; i++ {
-		res.Shards = append(res.Shards, shardOf(split, i, shards[i]))
+		shard := shardOf(split, i, shards[i])
+		if size += proto.Size(shard); i > from && size > store.MaxPageBytes {
+			until = i
+			break
+		}
+		res.Shards = append(res.Shards, shard)
 	}
 	if until < split.Total() {
 		res.NextPageToken = pageToken(scope, strconv.Itoa(until))
@@ -111,13 +122,22 @@ func ofSplit(res *leaderdv1.Run, e *store.RunEntry) {
 	n := &leaderdv1.ShardCounts{
 		Total: int32(split.Total()), MinSuccess: int32(split.Needed()), //nolint:gosec // bounded by state.MaxShards
 	}
+	var last []*leaderdv1.Attempt
+	size := 0
 	for i := range split.Total() {
 		l := shards[i]
 		if l == nil {
 			n.Pending++
 			continue
 		}
-		res.Attempts = append(res.GetAttempts(), attemptsOf(l)...)
+		all := attemptsOf(l)
+		for _, a := range all {
+			size += proto.Size(a)
+		}
+		if len(all) > 0 {
+			last = append(last, all[len(all)-1])
+		}
+		res.Attempts = append(res.GetAttempts(), all...)
 		switch l.State { //nolint:exhaustive // all others are ends
 		case state.StateRunning:
 			n.Running++
@@ -130,6 +150,9 @@ func ofSplit(res *leaderdv1.Run, e *store.RunEntry) {
 		}
 	}
 	res.Shards = n
+	if size > maxAttemptBytes {
+		res.Attempts = last
+	}
 	if e.Record != nil {
 		return
 	}

@@ -190,7 +190,8 @@ type Run struct {
 	SlotCount int64 `protobuf:"varint,7,opt,name=slot_count,json=slotCount,proto3" json:"slot_count,omitempty"`
 	// The job's version that it ran.
 	JobGeneration int64 `protobuf:"varint,8,opt,name=job_generation,json=jobGeneration,proto3" json:"job_generation,omitempty"`
-	// All tries, the oldest first; the last may be running.
+	// All tries, the oldest first; the last may be running. Where those of many shards
+	// are too many for one answer only the last of each is told; ListShards tells all.
 	Attempts []*Attempt `protobuf:"bytes,9,rep,name=attempts,proto3" json:"attempts,omitempty"`
 	// The end of the output, at most 8 KiB.
 	OutputTail []byte `protobuf:"bytes,10,opt,name=output_tail,json=outputTail,proto3" json:"output_tail,omitempty"`

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -27,7 +29,7 @@ const (
 	tryTimeout = 10 * time.Second
 	// waitFor is how long one call waits for a run.
 	waitFor = 30 * time.Second
-	// most is how many wishes, and mostBytes how many bytes of payload, go in one call.
+	// most is how many wishes, and mostBytes how many bytes of payloads and specs, go in one call.
 	most      = 1000
 	mostBytes = 3 << 20
 )
@@ -86,6 +88,10 @@ func (c *Client) Close() error { return c.close() }
 type Submission struct {
 	// Job is namespace/name; a name alone is of the namespace "default".
 	Job string
+	// Spec is what to run where that is no job's yet, at most 128 KiB: a job is made for
+	// this run, and goes with it; see docs/runs.md. Job names it, and must not be there yet;
+	// "" or "namespace/" has a name made up.
+	Spec *leaderdv1.JobSpec
 	// Payload is what the run is to work on, at most 1 MiB.
 	Payload []byte
 	// At is when the run is due, at most 366 days ahead; zero, or an instant that has
@@ -119,14 +125,18 @@ func (s *Submission) request() (*leaderdv1.SubmitRunRequest, error) {
 	if !found {
 		namespace, name = "default", s.Job
 	}
-	if namespace == "" || name == "" || strings.Contains(name, "/") {
+	if namespace == "" || name == "" && s.Spec == nil || strings.Contains(name, "/") {
 		return nil, fmt.Errorf("%w: job: %q is not namespace/name", ErrRefused, s.Job)
+	}
+	job := "namespaces/" + namespace
+	if name != "" {
+		job += "/jobs/" + name
 	}
 	if !s.At.IsZero() && s.Delay != 0 {
 		return nil, fmt.Errorf("%w: at and delay are both set", ErrRefused)
 	}
 	req := &leaderdv1.SubmitRunRequest{
-		Job: "namespaces/" + namespace + "/jobs/" + name, Payload: s.Payload, IdempotencyKey: s.Key,
+		Job: job, Spec: s.Spec, Payload: s.Payload, IdempotencyKey: s.Key,
 		AllowOverlap: s.AllowOverlap, Reason: s.Reason,
 	}
 	if s.Key == "" {
@@ -164,7 +174,7 @@ func (c *Client) Submit(ctx context.Context, s Submission) (Submitted, error) {
 		return err
 	})
 	if err != nil {
-		return Submitted{}, fmt.Errorf("submit %s: %w", s.Job, err)
+		return Submitted{}, fmt.Errorf("submit %s: %w", cmp.Or(s.Job, "a spec"), err)
 	}
 	return s.submitted(resp.GetRun(), resp.GetDuplicate()), nil
 }
@@ -214,13 +224,14 @@ func (c *Client) SubmitAll(ctx context.Context, all []Submission) ([]Submitted, 
 			answers[i].Err = err
 			continue
 		}
-		if len(of) == most || len(of) > 0 && size+len(req.GetPayload()) > mostBytes {
+		bytes := len(req.GetPayload()) + proto.Size(req.GetSpec())
+		if len(of) == most || len(of) > 0 && size+bytes > mostBytes {
 			if err := send(); err != nil {
 				return answers, err
 			}
 		}
 		batch.Requests, of = append(batch.GetRequests(), req), append(of, i)
-		size += len(req.GetPayload())
+		size += bytes
 	}
 	return answers, send()
 }

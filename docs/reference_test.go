@@ -287,6 +287,9 @@ var limits = map[string]struct {
 	"MaxBackfillsActive":     {"backfills of a job that are under way", state.MaxBackfillsActive},
 	"MaxBackfillsKept":       {"ended backfills kept of a job", state.MaxBackfillsKept},
 
+	"MaxAdhocJobs":      {"jobs that submissions made, in the cluster", state.MaxAdhocJobs},
+	"MaxAdhocSpecBytes": {"the spec of such a job", inKiB(state.MaxAdhocSpecBytes)},
+
 	"MaxPause": {"how far ahead a pause may end", state.MaxPause},
 
 	"MaxJitter":          {"jitter", state.MaxJitter},

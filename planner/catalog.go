@@ -13,6 +13,7 @@ type Catalog struct {
 	mu     sync.Mutex
 	jobs   map[state.JobID]*Job
 	broken int
+	adhoc  int
 	ready  chan struct{}
 	synced bool
 	subs   map[*Changes]struct{}
@@ -36,6 +37,16 @@ func (c *Catalog) Len() (jobs, broken int) {
 	defer c.mu.Unlock()
 	return len(c.jobs), c.broken
 }
+
+// Adhoc answers how many of the jobs were made by submissions.
+func (c *Catalog) Adhoc() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.adhoc
+}
+
+// Has tells whether there is a job of a name.
+func (c *Catalog) Has(id state.JobID) bool { return c.Get(id) != nil }
 
 // Get answers a job, or nil.
 func (c *Catalog) Get(id state.JobID) *Job {
@@ -106,12 +117,10 @@ func (c *Catalog) Delete(id state.JobID, revision int64) {
 }
 
 func (c *Catalog) set(j *Job) {
-	if have := c.jobs[j.ID]; have != nil && have.Broken != nil {
-		c.broken--
+	if have := c.jobs[j.ID]; have != nil {
+		c.count(have, -1)
 	}
-	if j.Broken != nil {
-		c.broken++
-	}
+	c.count(j, 1)
 	c.jobs[j.ID] = j
 	c.tell(change{id: j.ID, job: j, revision: j.Revision})
 }
@@ -121,11 +130,19 @@ func (c *Catalog) delete(id state.JobID, revision int64) {
 	if !ok {
 		return
 	}
-	if have.Broken != nil {
-		c.broken--
-	}
+	c.count(have, -1)
 	delete(c.jobs, id)
 	c.tell(change{id: id, revision: revision})
+}
+
+// count counts a job that comes (1) or goes (-1).
+func (c *Catalog) count(j *Job, by int) {
+	if j.Broken != nil {
+		c.broken += by
+	}
+	if j.Adhoc {
+		c.adhoc += by
+	}
 }
 
 func (c *Catalog) tell(ch change) {

@@ -28,6 +28,8 @@ type Job struct {
 	// ConcurrencyKey names whose runs count beside the job's own, if any do.
 	ConcurrencyKey string
 	Paused         bool
+	// Adhoc is set where a submission made the job, for its run.
+	Adhoc bool
 	// pausedUntil is when the pause ends by itself, in microseconds; 0: it does not.
 	pausedUntil int64
 	// Broken is set where the stored job cannot be planned. Such a job is due
@@ -65,6 +67,7 @@ func compileSpec(j *state.Job, stored []byte) *Job {
 		Shards:     spec.Shards,
 		After:      spec.After,
 		Paused:     j.Paused,
+		Adhoc:      j.Adhoc,
 		stored:     stored,
 
 		ConcurrencyKey: spec.ConcurrencyKey,

@@ -77,6 +77,9 @@ type Store interface {
 	SweepJob(ctx context.Context, term state.Term, sw state.Sweep) (state.Swept, error)
 	// SweepRates forgets the rates of limits that have been full since before an instant.
 	SweepRates(ctx context.Context, term state.Term, before time.Time) error
+	// RetireJob deletes a job that a submission made, if it has no run any more, live or
+	// past.
+	RetireJob(ctx context.Context, term state.Term, id state.JobID, now time.Time) (done bool, err error)
 	// ForgetJob removes what is kept of a job that was deleted before an instant and
 	// has no history any more.
 	ForgetJob(ctx context.Context, term state.Term, id state.JobID, before time.Time) (done bool, err error)

@@ -155,10 +155,13 @@ func (t *term) sweepJob(ctx context.Context, id state.JobID, r *round) error {
 			return nil
 		}
 	}
-	keep, jitter, gone := t.cfg.Retention.Retention, time.Duration(0), false
+	keep, jitter, gone, adhoc := t.cfg.Retention.Retention, time.Duration(0), false, false
 	if j := t.sources.Catalog.Get(id); j != nil {
 		if j.Revision > s.known {
 			return nil // slots of this version that lie behind the watermark may be undecided
+		}
+		if adhoc = j.Adhoc; adhoc {
+			keep = state.AdhocRetention(keep)
 		}
 		keep, jitter = j.Retention.Or(keep), j.jitter()
 	} else {
@@ -171,10 +174,14 @@ func (t *term) sweepJob(ctx context.Context, id state.JobID, r *round) error {
 			if !gone || last[0].Job.Revision > s.known || last[0].Time.After(s.until) {
 				return nil // it is about to be known, or a leader has still to deal with it
 			}
+			if adhoc = last[0].Job.Adhoc; adhoc {
+				keep = state.AdhocRetention(keep)
+			}
 			keep = last[0].Job.Spec.Retention.Or(keep)
 		}
 	}
 	now := t.now()
+	left := 0
 	sw := state.Sweep{
 		Job: id, MaxRuns: keep.MaxRuns, Before: later(now.Add(-keep.MaxAge), r.cut),
 		Bound:  earlier(s.closed.Instant, s.until.Add(-t.cfg.ClosedBehind)).Add(-jitter),
@@ -200,7 +207,7 @@ func (t *term) sweepJob(ctx context.Context, id state.JobID, r *round) error {
 				r.oldest = done.Oldest
 			}
 		}
-		if !done.More {
+		if left = done.Kept; !done.More {
 			break
 		}
 		sw.After, sw.Passed = done.After, done.Passed
@@ -208,10 +215,22 @@ func (t *term) sweepJob(ctx context.Context, id state.JobID, r *round) error {
 			return nil
 		}
 	}
-	if !gone {
-		return nil
+	return t.retire(ctx, id, left, adhoc, gone, keep.MaxAge)
+}
+
+// retire deletes a job that a submission made, once nothing is left of its runs, and
+// forgets one that was deleted. The former's deletion need not be remembered for long:
+// nobody made it.
+func (t *term) retire(ctx context.Context, id state.JobID, left int, adhoc, gone bool, age time.Duration) error {
+	var err error
+	switch {
+	case gone && adhoc:
+		_, err = t.store.ForgetJob(ctx, t.leadership, id, t.now().Add(-t.cfg.ClosedBehind))
+	case gone:
+		_, err = t.store.ForgetJob(ctx, t.leadership, id, t.now().Add(-age))
+	case adhoc && left == 0:
+		_, err = t.store.RetireJob(ctx, t.leadership, id, t.now())
 	}
-	_, err := t.store.ForgetJob(ctx, t.leadership, id, now.Add(-keep.MaxAge))
 	return err
 }
 

@@ -41,6 +41,8 @@ type Job struct {
 	// were last changed. A failover, a restart and an edit of anything else
 	// leave it alone.
 	Anchor time.Time
+	// Adhoc is set where a submission made the job, for its run.
+	Adhoc bool
 	// Calendars are those that the spec names, as this version has them.
 	Calendars []JobCalendar
 	// Revision is the store's ModRevision of the job, which claims compare.

@@ -84,6 +84,11 @@ const (
 	// amount.
 	MaxResources = 16
 	MaxResource  = 1 << 20
+	// MaxAdhocJobs is how many jobs there may be that submissions made, and
+	// MaxAdhocSpecBytes bounds the spec of each: it is stored twice, beside the payload, in
+	// one transaction.
+	MaxAdhocJobs      = 10_000
+	MaxAdhocSpecBytes = 128 << 10
 	// MaxDeadLetters bounds the dead letters of a job.
 	MaxDeadLetters  = 10_000
 	MaxCatchUpLimit = 1000

@@ -42,7 +42,7 @@ var faults = []fault{
 	{store.ErrPaused, codes.FailedPrecondition, leaderdv1.ErrorReason_ERROR_REASON_JOB_PAUSED, "%s is paused", false},
 	{store.ErrCorrupt, codes.FailedPrecondition, leaderdv1.ErrorReason_ERROR_REASON_JOB_QUARANTINED, "%s is broken: its stored value cannot be read; put it anew or delete it", true},
 	{kv.ErrNoSpace, codes.ResourceExhausted, leaderdv1.ErrorReason_ERROR_REASON_STORE_FULL, "the store's quota is used up; look whether %s was changed", true},
-	{store.ErrKeyReused, codes.FailedPrecondition, leaderdv1.ErrorReason_ERROR_REASON_KEY_REUSED, "an earlier submission to %s has this idempotency key and another payload", false},
+	{store.ErrKeyReused, codes.FailedPrecondition, leaderdv1.ErrorReason_ERROR_REASON_KEY_REUSED, "an earlier submission to %s has this idempotency key and another payload or spec", false},
 	{store.ErrOver, codes.FailedPrecondition, leaderdv1.ErrorReason_ERROR_REASON_RUN_OVER, "%s is over: it has its verdict", false},
 	{kv.ErrUnknown, codes.Unknown, leaderdv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN, "the store did not answer in time; the change of %s may have been made, or not", true},
 	{kv.ErrTooManyRequests, codes.Unavailable, leaderdv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE, "the store is overloaded (%s); try again", true},

@@ -59,8 +59,12 @@ func (s *jobService) ListJobs(ctx context.Context, req *leaderdv1.ListJobsReques
 	l := store.ListJobs{
 		Namespace: parseNamespaceParent(&v, req.GetParent()),
 		Limit:     pageSize(&v, req.GetPageSize()),
+		Adhoc:     req.GetShowAdhoc(),
 	}
 	scope := "jobs of " + req.GetParent()
+	if l.Adhoc {
+		scope = "all " + scope
+	}
 	if parts := parsePageToken(&v, scope, req.GetPageToken(), 2); parts != nil {
 		l.After = state.JobID{Namespace: parts[0], Name: parts[1]}
 	}
@@ -294,6 +298,7 @@ func jobOf(e *store.JobEntry, now time.Time) *leaderdv1.Job {
 		res.Quarantine = plan.Broken.Error()
 	}
 	res.Spec = e.Message.GetSpec()
+	res.Adhoc = job.Adhoc
 	res.Paused = job.Paused
 	res.PauseReason = job.PauseReason
 	res.PauseActor = job.PauseActor

@@ -51,6 +51,7 @@ type Triggerer interface {
 // Submitter takes wishes for runs, and answers what became of them. *store.Store is one.
 type Submitter interface {
 	Submit(ctx context.Context, sub state.Submission) (run state.RunID, duplicate bool, err error)
+	SubmitSpec(ctx context.Context, sub store.SubmitSpec) (job state.JobID, run state.RunID, duplicate bool, err error)
 	WaitRun(ctx context.Context, id state.JobID, run state.RunID) (store.RunEntry, error)
 	GetResult(ctx context.Context, id state.JobID, run state.RunID) ([]byte, error)
 }
@@ -112,6 +113,9 @@ type NodeLister interface {
 // how many are due together. *planner.Catalog is one.
 type JobCounter interface {
 	Len() (jobs, broken int)
+	// Adhoc is how many of them submissions made, and Has whether a job is among them all.
+	Adhoc() int
+	Has(id state.JobID) bool
 	Together(instants []time.Time, except state.JobID) (jobs int, found []planner.Together)
 }
 

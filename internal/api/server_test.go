@@ -48,6 +48,7 @@ type served struct {
 	submissions leaderdv1.SubmissionServiceClient
 	queued      leaderdv1.QueueServiceClient
 	queue       queue
+	adhoc       atomic.Int64 // jobs that submissions made, as the watch tells
 }
 
 // wall is what the API takes for the time.
@@ -65,9 +66,13 @@ type leadership struct{}
 
 func (leadership) Leader() (string, int64) { return "n1", 7 }
 
-type counts struct{}
+type counts struct{ adhoc *atomic.Int64 }
 
 func (counts) Len() (jobs, broken int) { return 2, 1 }
+
+func (c counts) Adhoc() int { return int(c.adhoc.Load()) }
+
+func (counts) Has(state.JobID) bool { return false }
 
 // Together says that three others are due in every full hour.
 func (counts) Together(instants []time.Time, _ state.JobID) (jobs int, found []planner.Together) {
@@ -96,7 +101,7 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	server, err := New(Config{
 		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Submitter: st, Canceller: st, Backfills: st, Calendars: st, Checkpoint: st,
 		Runs: st, DeadLetters: st, Circuits: st, Watermark: st,
-		Leadership: leadership{}, Nodes: nodes, Jobs: counts{}, Wall: s.wall, Queue: &s.queue, Holders: st,
+		Leadership: leadership{}, Nodes: nodes, Jobs: counts{&s.adhoc}, Wall: s.wall, Queue: &s.queue, Holders: st,
 	})
 	require.NoError(t, err)
 

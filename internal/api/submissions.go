@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
@@ -32,25 +33,28 @@ type submissionService struct {
 	leaderdv1.UnimplementedSubmissionServiceServer
 	cfg     *Config
 	waiting chan struct{} // as many as may wait
+	adhoc   *adhocDoor
 }
 
 func newSubmissionService(cfg *Config) *submissionService {
-	return &submissionService{cfg: cfg, waiting: make(chan struct{}, maxWaiting)}
+	return &submissionService{
+		cfg: cfg, waiting: make(chan struct{}, maxWaiting), adhoc: &adhocDoor{jobs: cfg.Jobs, max: state.MaxAdhocJobs},
+	}
 }
 
 // SubmitRun implements leaderdv1.SubmissionServiceServer.
 func (s *submissionService) SubmitRun(ctx context.Context, req *leaderdv1.SubmitRunRequest) (*leaderdv1.SubmitRunResponse, error) {
 	var v state.Violations
 	actor := actorOf(ctx, &v)
-	sub := s.submission(&v, req, actor)
+	sub, madeUp := s.submission(&v, req, actor)
 	if err := refuse(v); err != nil {
 		return nil, err
 	}
-	run, duplicate, err := s.cfg.Submitter.Submit(ctx, sub)
+	run, duplicate, err := s.submit(ctx, req, &sub, madeUp)
 	if err != nil {
-		return nil, s.fail(ctx, req.GetJob(), err)
+		return nil, err
 	}
-	return &leaderdv1.SubmitRunResponse{Run: runName(sub.Pending.Job, run), Duplicate: duplicate}, nil
+	return &leaderdv1.SubmitRunResponse{Run: run, Duplicate: duplicate}, nil
 }
 
 // SubmitRuns implements leaderdv1.SubmissionServiceServer.
@@ -63,10 +67,10 @@ func (s *submissionService) SubmitRuns(ctx context.Context, req *leaderdv1.Submi
 	}
 	size := 0
 	for _, w := range wishes {
-		size += len(w.GetPayload())
+		size += len(w.GetPayload()) + proto.Size(w.GetSpec())
 	}
 	if size > state.MaxSubmissionBytes {
-		v.Add("requests", "have payloads of %d bytes in all, at most %d are allowed", size, state.MaxSubmissionBytes)
+		v.Add("requests", "have payloads and specs of %d bytes in all, at most %d are allowed", size, state.MaxSubmissionBytes)
 	}
 	if err := refuse(v); err != nil {
 		return nil, err
@@ -88,15 +92,14 @@ func (s *submissionService) SubmitRuns(ctx context.Context, req *leaderdv1.Submi
 // submitOne is SubmitRun for one of many.
 func (s *submissionService) submitOne(ctx context.Context, req *leaderdv1.SubmitRunRequest, actor string) *leaderdv1.SubmitResult {
 	var v state.Violations
-	sub := s.submission(&v, req, actor)
+	sub, madeUp := s.submission(&v, req, actor)
 	err := refuse(v)
 	if err == nil {
-		var run state.RunID
+		var run string
 		var duplicate bool
-		if run, duplicate, err = s.cfg.Submitter.Submit(ctx, sub); err == nil {
-			return &leaderdv1.SubmitResult{Run: runName(sub.Pending.Job, run), Duplicate: duplicate}
+		if run, duplicate, err = s.submit(ctx, req, &sub, madeUp); err == nil {
+			return &leaderdv1.SubmitResult{Run: run, Duplicate: duplicate}
 		}
-		err = s.fail(ctx, req.GetJob(), err)
 	}
 	st := status.Convert(err)
 	return &leaderdv1.SubmitResult{Error: &leaderdv1.SubmitError{Code: int32(st.Code()), Message: st.Message()}} //nolint:gosec // codes are small
@@ -106,12 +109,18 @@ func (s *submissionService) fail(ctx context.Context, job string, err error) err
 	return failOf(ctx, s.cfg.Logger, writes, leaderdv1.ErrorReason_ERROR_REASON_JOB_NOT_FOUND, job, err)
 }
 
-// submission reads a wish.
-func (s *submissionService) submission(v *state.Violations, req *leaderdv1.SubmitRunRequest, actor string) state.Submission {
+// submission reads a wish; madeUp tells that it brings a spec and leaves the job's name to us.
+func (s *submissionService) submission(v *state.Violations, req *leaderdv1.SubmitRunRequest, actor string) (sub state.Submission, madeUp bool) {
 	now := s.cfg.Wall()
-	sub := state.Submission{
+	var job state.JobID
+	if req.GetSpec() != nil {
+		job, madeUp = s.specWish(v, req)
+	} else {
+		job = parseJob(v, "job", req.GetJob())
+	}
+	sub = state.Submission{
 		Pending: state.Pending{
-			Job: parseJob(v, "job", req.GetJob()), Actor: actor, Reason: req.GetReason(), AllowOverlap: req.GetAllowOverlap(),
+			Job: job, Actor: actor, Reason: req.GetReason(), AllowOverlap: req.GetAllowOverlap(),
 			Requested: submitTime(v, req, now),
 		},
 		Payload: req.GetPayload(), Key: req.GetIdempotencyKey(), KeyTTL: state.DefaultKeyTTL, Now: now,
@@ -136,7 +145,7 @@ func (s *submissionService) submission(v *state.Violations, req *leaderdv1.Submi
 		}
 	}
 	sub.Pending.Run = state.SubmitRunID(sub.Pending.Requested, rand.Uint64())
-	return sub
+	return sub, madeUp
 }
 
 // submitTime is when the run is due.

@@ -100,7 +100,7 @@ func TestSubmitLimits(t *testing.T) {
 		r.Payload = make([]byte, state.MaxPayloadBytes*4/5)
 	}
 	_, err = s.submissions.SubmitRuns(t.Context(), many)
-	require.ErrorContains(t, err, "payloads of 3355440 bytes in all, at most 3145728")
+	require.ErrorContains(t, err, "payloads and specs of 3355440 bytes in all, at most 3145728")
 	_, err = s.submissions.WaitRun(t.Context(), &leaderdv1.WaitRunRequest{Name: billing + "/runs/20261130T110000Z", Timeout: durationpb.New(time.Hour)})
 	require.ErrorContains(t, err, "timeout: 3600 s is outside 0s–1m0s")
 }

@@ -37,9 +37,10 @@ func jobCommand(d Deps) *cobra.Command {
 
 func jobList(d Deps, o *dialer) *cobra.Command {
 	var (
-		ns  namespace
-		all bool
-		f   format
+		ns    namespace
+		all   bool
+		adhoc bool
+		f     format
 	)
 	c := &cobra.Command{
 		Use:     "list",
@@ -57,7 +58,9 @@ func jobList(d Deps, o *dialer) *cobra.Command {
 				row:   jobRow,
 			}
 			err := pages(func(token string) (string, error) {
-				resp, err := a.jobs.ListJobs(ctx, &leaderdv1.ListJobsRequest{Parent: parent, PageSize: pageSize, PageToken: token})
+				resp, err := a.jobs.ListJobs(ctx, &leaderdv1.ListJobsRequest{
+					Parent: parent, PageSize: pageSize, PageToken: token, ShowAdhoc: adhoc,
+				})
 				if err != nil {
 					return "", err
 				}
@@ -76,6 +79,7 @@ func jobList(d Deps, o *dialer) *cobra.Command {
 	}
 	ns.bind(c, o)
 	c.Flags().BoolVarP(&all, "all-namespaces", "A", false, "jobs of all namespaces")
+	c.Flags().BoolVar(&adhoc, "adhoc", false, "those that submissions made, too")
 	c.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 	f.bind(c)
 	return c
@@ -127,6 +131,9 @@ func listedState(j *leaderdv1.Job) string {
 	text := jobState(j)
 	if text == "paused" && j.GetPausedUntil() != nil {
 		text += " until " + instant(j.GetPausedUntil())
+	}
+	if j.GetAdhoc() {
+		text += ", ad hoc"
 	}
 	return text
 }
@@ -182,6 +189,9 @@ func printJob(d Deps, j *leaderdv1.Job, circuit *leaderdv1.Circuit) error {
 	}
 	if circuit != nil {
 		t.row("circuit:", circuitText(circuit))
+	}
+	if j.GetAdhoc() {
+		t.row("ad hoc:", "a submission made it for its run; it goes when that and its retention are over")
 	}
 	t.row("next:", instant(j.GetNextSlot()))
 	t.row("generation:", strconv.FormatInt(j.GetGeneration(), 10))

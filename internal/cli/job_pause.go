@@ -56,7 +56,7 @@ func (q *chosenJobs) names(ctx context.Context, a *api, args []string) ([]string
 	}
 	var names []string
 	err = pages(func(token string) (string, error) {
-		resp, err := a.jobs.ListJobs(ctx, &leaderdv1.ListJobsRequest{Parent: parent, PageSize: pageSize, PageToken: token})
+		resp, err := a.jobs.ListJobs(ctx, &leaderdv1.ListJobsRequest{Parent: parent, PageSize: pageSize, PageToken: token, ShowAdhoc: true})
 		if err != nil {
 			return "", err
 		}

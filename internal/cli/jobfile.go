@@ -180,20 +180,11 @@ func parseJobs(file string, content []byte, ns *namespace) ([]fileJob, error) {
 // parseJob reads one job. What can be read of it is answered beside the problems
 // if it has a name, with the paths of what cannot.
 func parseJob(tree any, ns *namespace) (job *leaderdv1.Job, bad []string, problems []error) {
-	job = &leaderdv1.Job{}
 	var n normaliser
-	tree = n.message(job.ProtoReflect().Descriptor(), tree, "")
-	content, err := json.Marshal(tree)
-	if err != nil {
-		return nil, nil, append(n.errs, err)
+	job, errs := n.job(tree)
+	if job == nil {
+		return nil, nil, errs
 	}
-	if err := protojson.Unmarshal(content, job); err != nil {
-		if n.errs == nil {
-			n.errs = []error{errors.New(protoProblem(err))}
-		}
-		return nil, nil, n.errs
-	}
-	errs := n.errs
 	named := false
 	if job.GetName() == "" {
 		if !slices.Contains(n.bad, "name") {
@@ -213,6 +204,23 @@ func parseJob(tree any, ns *namespace) (job *leaderdv1.Job, bad []string, proble
 	// What get prints can be edited and applied: only these are the owner's. The
 	// etag is among them, so that such an edit overwrites nobody else's.
 	return &leaderdv1.Job{Name: job.GetName(), Spec: job.GetSpec(), Etag: job.GetEtag()}, n.bad, errs
+}
+
+// job reads a job as far as it can be read; nil: it cannot at all.
+func (n *normaliser) job(tree any) (*leaderdv1.Job, []error) {
+	job := &leaderdv1.Job{}
+	tree = n.message(job.ProtoReflect().Descriptor(), tree, "")
+	content, err := json.Marshal(tree)
+	if err != nil {
+		return nil, append(n.errs, err)
+	}
+	if err := protojson.Unmarshal(content, job); err != nil {
+		if n.errs == nil {
+			n.errs = []error{errors.New(protoProblem(err))}
+		}
+		return nil, n.errs
+	}
+	return job, n.errs
 }
 
 // protoProblem is what protojson complains about, without its own words, which

@@ -86,7 +86,7 @@ func (l *Live) round(ctx context.Context, began time.Time) (lines []string, stat
 	}
 	var jobs []*leaderdv1.Job
 	err = pages(func(token string) (string, error) {
-		resp, err := l.Jobs.ListJobs(ctx, &leaderdv1.ListJobsRequest{Parent: "namespaces/-", PageSize: pageSize, PageToken: token})
+		resp, err := l.Jobs.ListJobs(ctx, &leaderdv1.ListJobsRequest{Parent: "namespaces/-", PageSize: pageSize, PageToken: token, ShowAdhoc: true})
 		jobs = append(jobs, resp.GetJobs()...)
 		return resp.GetNextPageToken(), err
 	})

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,9 +18,13 @@ import (
 	"github.com/leaderd/leaderd/state"
 )
 
+// maxSpecFile is how much of a spec is read of standard input.
+const maxSpecFile = 4 << 20
+
 // submitFlags are those of run submit.
 type submitFlags struct {
 	ns      namespace
+	spec    string
 	at      string
 	in      string
 	file    string
@@ -36,19 +41,29 @@ type submitFlags struct {
 func runSubmit(d Deps, o *dialer) *cobra.Command {
 	var q submitFlags
 	c := &cobra.Command{
-		Use:   "submit JOB",
-		Short: "Ask for a run of a job, now or later, with something to work on",
+		Use:   "submit [JOB]",
+		Short: "Ask for a run of a job or of a spec, now or later, with something to work on",
 		Long: `Ask for a run of a job, now or later, with something to work on. The command ends
 when the wish is durable, or, with --wait, when the run has its verdict: its exit
-status is then 1 unless the run succeeded.`,
+status is then 1 unless the run succeeded.
+
+With -f it is a run of what the file says: a job file with one job, or a spec alone. A
+job is made for this one run, and goes some time after it. JOB, or the file's name,
+names it; without either a name is made up.`,
 		Example: `  leaderd run submit send-invoice --payload order-4711.json --key order-4711
   leaderd run submit remind --in 3d --data '{"user": 17}'
-  leaderd run submit resize --payload photo.jpg --wait --result > small.jpg`,
-		Args: wantArgs("JOB"),
+  leaderd run submit resize --payload photo.jpg --wait --result > small.jpg
+  leaderd run submit -f reindex.yaml --wait`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if q.spec != "" && len(args) == 0 {
+				return nil
+			}
+			return wantArgs("JOB")(cmd, args)
+		},
 
 		ValidArgsFunction: o.completeJob(&q.ns, 1),
 		RunE: o.with(func(ctx context.Context, a *api, args []string) error {
-			req, err := q.request(d, args[0], time.Now())
+			req, err := q.request(d, args, time.Now())
 			if err != nil {
 				return err
 			}
@@ -73,6 +88,7 @@ status is then 1 unless the run succeeded.`,
 	q.ns.bind(c, o)
 	q.f.bind(c)
 	flags := c.Flags()
+	flags.StringVarP(&q.spec, "filename", "f", "", "file with a spec to run in place of a job's; - for standard input")
 	flags.StringVar(&q.at, "at", "", "when it is due, such as 2026-12-01T09:00 or 18:00; default: at once")
 	flags.StringVar(&q.in, "in", "", "how far ahead it is due, such as 90m or 3d")
 	flags.StringVar(&q.file, "payload", "", "file with what it is to work on, at most 1 MiB; - for standard input")
@@ -85,12 +101,14 @@ status is then 1 unless the run succeeded.`,
 	flags.BoolVar(&q.result, "result", false, "with --wait: print what the run left, and nothing else")
 	c.MarkFlagsMutuallyExclusive("at", "in")
 	c.MarkFlagsMutuallyExclusive("payload", "data")
+	// It fails only for a flag that is not there.
+	_ = c.MarkFlagFilename("filename", "yaml", "yml", "json")
 	return c
 }
 
 // request is the wish as the API takes it.
-func (q *submitFlags) request(d Deps, job string, now time.Time) (*leaderdv1.SubmitRunRequest, error) {
-	name, err := q.ns.job(job)
+func (q *submitFlags) request(d Deps, args []string, now time.Time) (*leaderdv1.SubmitRunRequest, error) {
+	name, spec, err := q.what(d, args)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +116,7 @@ func (q *submitFlags) request(d Deps, job string, now time.Time) (*leaderdv1.Sub
 		return nil, usagef("--result: there is none yet without --wait")
 	}
 	req := &leaderdv1.SubmitRunRequest{
-		Job: name, Payload: []byte(q.data), IdempotencyKey: q.key, AllowOverlap: q.overlap, Reason: q.reason,
+		Job: name, Spec: spec, Payload: []byte(q.data), IdempotencyKey: q.key, AllowOverlap: q.overlap, Reason: q.reason,
 	}
 	if q.key == "" {
 		req.IdempotencyKey = "cli:" + rand.Text() // it may be sent to several nodes
@@ -126,6 +144,72 @@ func (q *submitFlags) request(d Deps, job string, now time.Time) (*leaderdv1.Sub
 		}
 	}
 	return req, nil
+}
+
+// what is the job that is to run, or the name for that of a spec.
+func (q *submitFlags) what(d Deps, args []string) (name string, spec *leaderdv1.JobSpec, err error) {
+	var job *leaderdv1.Job
+	if q.spec != "" {
+		if q.spec == "-" && q.file == "-" {
+			return "", nil, usagef("--payload and -f are both standard input")
+		}
+		if job, err = readSpec(q.spec, d.Stdin); err != nil {
+			return "", nil, err
+		}
+		name, spec = job.GetName(), job.GetSpec()
+	}
+	if len(args) > 0 {
+		name = args[0]
+	}
+	if name == "" {
+		return "namespaces/" + q.ns.name, spec, nil
+	}
+	name, err = q.ns.job(name)
+	return name, spec, err
+}
+
+// readSpec reads a file with one job, which need not have a name, or with a spec alone.
+func readSpec(file string, stdin io.Reader) (*leaderdv1.Job, error) {
+	in := "standard input"
+	content, err := []byte(nil), error(nil)
+	if file == "-" {
+		content, err = io.ReadAll(io.LimitReader(stdin, maxSpecFile))
+	} else {
+		in = file
+		content, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return nil, usageError{fmt.Errorf("-f: %w", err)}
+	}
+	var job *leaderdv1.Job
+	for _, doc := range documents(content) {
+		tree, err := parseDocument(doc)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("%s: %w", in, err)}
+		}
+		if tree == nil { // comments alone
+			continue
+		}
+		if job != nil {
+			return nil, usagef("%s: has more than one document; a submission is of one spec", in)
+		}
+		fields, ok := tree.(map[string]any)
+		if !ok {
+			return nil, usagef("%s: is no spec, but a list or a value", in)
+		}
+		if _, whole := fields["spec"]; !whole {
+			tree = map[string]any{"spec": tree}
+		}
+		var n normaliser
+		var errs []error
+		if job, errs = n.job(tree); len(errs) > 0 {
+			return nil, usageError{fmt.Errorf("%s: %w", in, errors.Join(errs...))}
+		}
+	}
+	if job.GetSpec() == nil {
+		return nil, usagef("%s: has no spec", in)
+	}
+	return job, nil
 }
 
 // readPayload reads one byte more than is allowed at most, for the API to refuse.

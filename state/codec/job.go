@@ -20,6 +20,7 @@ func JobFromProto(p *statev1.Job) state.Job {
 		UpdatedBy:   p.GetUpdatedBy(),
 		Effective:   Time(p.GetEffective()),
 		Anchor:      Time(p.GetAnchor()),
+		Adhoc:       p.GetAdhoc(),
 		Calendars:   JobCalendarsFromProto(p.GetCalendars()),
 	}
 }

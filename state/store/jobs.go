@@ -66,7 +66,8 @@ type PutJobResult struct {
 }
 
 // PutJob creates a job or replaces its spec. A spec equal to the stored one
-// makes no new version. The job's uid, its pause and all fields that this
+// makes no new version, unless a submission made the job: then it is one like others from
+// now on. The job's uid, its pause and all fields that this
 // version does not know survive; @every counts anew only if the schedules or
 // the zone changed. A job whose stored value is broken is made anew. Without an
 // expected revision the change is retried until it meets no other one.
@@ -85,11 +86,12 @@ func (s *Store) PutJob(ctx context.Context, p PutJob) (PutJobResult, error) {
 			case was == nil:
 			case was.Broken != nil:
 				change = state.ChangeUpdate
-			case proto.Equal(was.Message.GetSpec(), p.Spec):
+			case proto.Equal(was.Message.GetSpec(), p.Spec) && !was.Job.Adhoc:
 				return nil, 0, nil
 			default:
 				change = state.ChangeUpdate
 				next = proto.CloneOf(was.Message)
+				next.Adhoc = false
 				if !sameTimes(was.Message.GetSpec(), p.Spec) {
 					next.Anchor = now
 				}

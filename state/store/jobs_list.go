@@ -29,6 +29,8 @@ type ListJobs struct {
 	After state.JobID
 	// Limit is the most jobs to answer, at least 1.
 	Limit int
+	// Adhoc answers those that submissions made, too.
+	Adhoc bool
 }
 
 // JobPage answers a ListJobs.
@@ -61,6 +63,9 @@ func (p *JobPage) add(s *Store, l *ListJobs, size *int, kvs []kv.KeyValue) (full
 		e := s.jobEntry(kvs[i])
 		if e.Broken != nil && e.Job.ID == (state.JobID{}) {
 			continue // the feed of the catalog tells of it
+		}
+		if e.Job.Adhoc && !l.Adhoc {
+			continue
 		}
 		*size += len(kvs[i].Value)
 		p.Jobs = append(p.Jobs, e)

@@ -16,8 +16,8 @@ import (
 	"github.com/leaderd/leaderd/state/kv"
 )
 
-// ErrKeyReused: an idempotency key was used before, for another payload.
-var ErrKeyReused = errors.New("the idempotency key was used with another payload")
+// ErrKeyReused: an idempotency key was used before, for another payload or spec.
+var ErrKeyReused = errors.New("the idempotency key was used with another payload or spec")
 
 // Submit makes the wish for a run durable, with its payload, if the job exists and is
 // not paused at that moment. Of wishes for one job with the same key one makes a run:
@@ -112,8 +112,7 @@ func (s *Store) submitRequest(sub *state.Submission, job int64, value []byte, le
 	}
 	if sub.Key != "" {
 		uniqueKey := s.keys.unique(p.Job, sub.Key)
-		wish := sha256.Sum256(sub.Payload)
-		unique, err := proto.Marshal(&statev1.Unique{Run: string(p.Run), Wish: wish[:]})
+		unique, err := proto.Marshal(&statev1.Unique{Run: string(p.Run), Wish: wishOf(sub.Payload)})
 		if err != nil {
 			return nil, err
 		}
@@ -127,27 +126,45 @@ func (s *Store) submitRequest(sub *state.Submission, job int64, value []byte, le
 // findWish answers the run that the wish, or an earlier one with its key, has made;
 // empty if there is none.
 func (s *Store) findWish(ctx context.Context, sub *state.Submission) (state.RunID, error) {
-	if sub.Key != "" {
-		found, err := s.readOne(ctx, s.keys.unique(sub.Pending.Job, sub.Key))
-		if err != nil {
-			return "", err
-		}
-		if found.Key != "" {
-			var unique statev1.Unique
-			if err := proto.Unmarshal(found.Value, &unique); err != nil {
-				return "", fmt.Errorf("%w: key %q: %w", ErrCorrupt, found.Key, err)
-			}
-			if wish := sha256.Sum256(sub.Payload); !bytes.Equal(unique.GetWish(), wish[:]) {
-				return "", ErrKeyReused
-			}
-			return state.RunID(unique.GetRun()), nil
-		}
+	made, err := s.findKey(ctx, sub.Pending.Job, sub.Key, wishOf(sub.Payload))
+	if err != nil || made != nil {
+		return state.RunID(made.GetRun()), err
 	}
 	revision, err := s.findRun(ctx, sub.Pending.Job, sub.Pending.Run)
 	if err != nil || revision == 0 {
 		return "", err
 	}
 	return sub.Pending.Run, nil
+}
+
+// findKey answers what the first wish with a job's key has made; nil: there is none that
+// is known, or no key.
+func (s *Store) findKey(ctx context.Context, id state.JobID, key string, wish []byte) (*statev1.Unique, error) {
+	if key == "" {
+		return nil, nil
+	}
+	found, err := s.readOne(ctx, s.keys.unique(id, key))
+	if err != nil || found.Key == "" {
+		return nil, err
+	}
+	var unique statev1.Unique
+	if err := proto.Unmarshal(found.Value, &unique); err != nil {
+		return nil, fmt.Errorf("%w: key %q: %w", ErrCorrupt, found.Key, err)
+	}
+	if !bytes.Equal(unique.GetWish(), wish) {
+		return nil, ErrKeyReused
+	}
+	return &unique, nil
+}
+
+// wishOf is what is kept of a payload, and of what else is part of a wish, to tell it from
+// another.
+func wishOf(payload []byte, more ...[]byte) []byte {
+	sum := sha256.Sum256(payload)
+	for _, part := range more {
+		sum = sha256.Sum256(append(sum[:], part...))
+	}
+	return sum[:]
 }
 
 // GetPayload answers what a run is to work on; nil: nothing.

@@ -35,6 +35,7 @@ var acts = []act{
 	{"clock", 3, (*chaos).clock},
 	{"trigger", 3, (*chaos).trigger},
 	{"submit", 2, (*chaos).submit},
+	{"adhoc", 1, (*chaos).adhoc},
 	{"edit", 2, (*chaos).edit},
 	{"cancel", 1, (*chaos).cancel},
 	{"halt", 1, func(c *chaos) { c.w.pause(c.anyJob()) }},
@@ -226,6 +227,22 @@ func (c *chaos) submit() {
 		}
 		// A paused job refuses.
 		_, _ = c.w.submit(j, uint64(c.nonce), pick(c, 0, time.Second, 10*time.Second, time.Minute, 5*time.Minute), key)
+	}
+}
+
+// adhoc asks for a run of a job that is made for it, which may go while it lasts.
+func (c *chaos) adhoc() {
+	c.nonce++
+	j := newJob(fmt.Sprint("adhoc-", c.nonce/2)).with(func(s *state.JobSpec) {
+		s.Overlap = pick(c, state.OverlapAllow, state.OverlapSkip)
+		s.Retention.MaxAge = pick(c, 0, state.MinRetainedAge)
+		if c.chance(25) {
+			s.Shards = &state.Shards{Count: 3}
+		}
+	})
+	// One of the name may be there.
+	if _, err := c.w.submitSpec(j, uint64(c.nonce), pick(c, 0, 10*time.Second, time.Minute), fmt.Sprint(c.nonce/2)); err == nil && c.chance(20) {
+		_ = c.w.api.DeleteJob(c.w.ctx, c.w.change(j)) // it may have gone, if the wish was an earlier one's
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/store"
 )
 
 // submit asks for a run that is due after a delay.
@@ -97,6 +98,94 @@ func TestDelayedRunsOfDeletedJobs(t *testing.T) {
 		require.Equal(t, "cancelled:deleted", w.verdict(j, earlier))
 		require.Equal(t, "succeeded", w.verdict(j, later))
 		require.Equal(t, "cancelled:requested", w.verdict(other, cancelled))
+		w.verify(true)
+	})
+}
+
+// submitSpec asks for a run, due after a delay, of a job that is made for it.
+func (w *world) submitSpec(j *job, nonce uint64, delay time.Duration, key string) (state.RunID, error) {
+	now := time.Now().UTC()
+	due := now.Add(delay).Truncate(time.Microsecond)
+	_, run, _, err := w.api.SubmitSpec(w.ctx, store.SubmitSpec{
+		Submission: state.Submission{
+			Pending: state.Pending{Job: j.id, Run: state.SubmitRunID(due, nonce), Requested: due, Actor: "test"},
+			Payload: []byte("p"), Key: key, KeyTTL: time.Hour, Now: now,
+		},
+		Spec: j.proto(),
+	})
+	return run, err
+}
+
+// A job that a submission made runs once, as its spec has it, whoever leads, and goes with
+// all that it left when its run's retention is over, not before; one that was put
+// meanwhile stays.
+func TestSubmittedSpecs(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.plan.Retention.Period, w.plan.Retention.MaxAge = time.Minute, 30*time.Minute
+		spec := func(name string, change func(*state.JobSpec)) *job {
+			return newJob(name).with(func(s *state.JobSpec) { s.Overlap = state.OverlapSkip }).with(change)
+		}
+		plain := spec("plain", func(*state.JobSpec) {})
+		short := spec("short", func(s *state.JobSpec) { s.Retention = state.Retention{MaxAge: 10 * time.Minute} })
+		split := spec("split", func(s *state.JobSpec) {
+			s.Shards, s.Retention = &state.Shards{Count: 3}, state.Retention{MaxAge: 10 * time.Minute}
+		})
+		late := spec("late", func(s *state.JobSpec) { s.Retention = state.Retention{MaxAge: 10 * time.Minute} })
+		kept := spec("kept", func(s *state.JobSpec) { s.Retention = state.Retention{MaxAge: 10 * time.Minute} })
+		paused := spec("paused", func(s *state.JobSpec) { s.StartDeadline = 2 * time.Hour })
+		for _, name := range []string{"c1", "c2"} {
+			w.control(name)
+		}
+		w.worker("e1", place{})
+		w.awaitLeader(0)
+		w.pass(2 * time.Second)
+		runs := map[*job]state.RunID{}
+		for i, j := range []*job{plain, short, split, late, kept, paused} {
+			delay := time.Duration(0)
+			if j == late {
+				delay = 40 * time.Minute
+			}
+			for range 2 {
+				run, err := w.submitSpec(j, uint64(i), delay, "k")
+				require.NoError(t, err)
+				runs[j] = run
+			}
+			if j == paused {
+				w.pause(j)
+			}
+		}
+		w.put(kept)
+		w.leader().kill()
+		w.pass(10 * time.Second)
+		w.awaitLeader(0)
+		w.pass(8 * time.Minute)
+		for _, j := range []*job{plain, short, split, kept} {
+			require.Equal(t, "succeeded", w.verdict(j, runs[j]), j.id)
+		}
+		exists := func(j *job) bool {
+			_, err := w.api.GetJob(w.ctx, j.id)
+			return err == nil
+		}
+		w.pass(10 * time.Minute)
+		for j, there := range map[*job]bool{plain: true, short: false, split: false, late: true, kept: true, paused: true} {
+			require.Equal(t, there, exists(j), j.id)
+		}
+		w.pass(25 * time.Minute)
+		require.Equal(t, "succeeded", w.verdict(late, runs[late]))
+		w.resume(paused)
+		w.pass(time.Minute)
+		require.Equal(t, "succeeded", w.verdict(paused, runs[paused]))
+		w.pass(40 * time.Minute)
+		for _, j := range []*job{plain, short, split, late, paused} {
+			require.False(t, exists(j), j.id)
+		}
+		require.True(t, exists(kept))
+		w.pass(15 * time.Minute)
+		for _, name := range []string{"plain", "short", "split", "late", "paused"} {
+			for _, kind := range []string{"jobs", "versions", "deleted", "pending", "active", "history", "segments", "swept", "payloads", "results", "checkpoints", "gates"} {
+				require.Zero(t, w.keys(store.DefaultPrefix+kind+"/ns/"+name), "%s of %s", kind, name)
+			}
+		}
 		w.verify(true)
 	})
 }

@@ -73,6 +73,10 @@ const (
 	ErrorReason_ERROR_REASON_NO_CIRCUIT ErrorReason = 34
 	// The run left no result. NOT_FOUND.
 	ErrorReason_ERROR_REASON_RESULT_NOT_FOUND ErrorReason = 41
+	// There is a job of the name that a submission gave its own job.
+	ErrorReason_ERROR_REASON_JOB_EXISTS ErrorReason = 42
+	// There are as many jobs that submissions made as there may be.
+	ErrorReason_ERROR_REASON_TOO_MANY_ADHOC_JOBS ErrorReason = 43
 )
 
 // Enum value maps for ErrorReason.
@@ -100,6 +104,8 @@ var (
 		80: "ERROR_REASON_JOB_FOLLOWED",
 		34: "ERROR_REASON_NO_CIRCUIT",
 		41: "ERROR_REASON_RESULT_NOT_FOUND",
+		42: "ERROR_REASON_JOB_EXISTS",
+		43: "ERROR_REASON_TOO_MANY_ADHOC_JOBS",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -124,6 +130,8 @@ var (
 		"ERROR_REASON_JOB_FOLLOWED":          80,
 		"ERROR_REASON_NO_CIRCUIT":            34,
 		"ERROR_REASON_RESULT_NOT_FOUND":      41,
+		"ERROR_REASON_JOB_EXISTS":            42,
+		"ERROR_REASON_TOO_MANY_ADHOC_JOBS":   43,
 	}
 )
 
@@ -675,7 +683,7 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01*\xdb\x05\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01*\x9e\x06\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ERROR_REASON_BAD_FIELD\x10\x01\x12\x1e\n" +
@@ -699,7 +707,9 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"\x17ERROR_REASON_KEY_REUSED\x10(\x12\x1d\n" +
 	"\x19ERROR_REASON_JOB_FOLLOWED\x10P\x12\x1b\n" +
 	"\x17ERROR_REASON_NO_CIRCUIT\x10\"\x12!\n" +
-	"\x1dERROR_REASON_RESULT_NOT_FOUND\x10)2o\n" +
+	"\x1dERROR_REASON_RESULT_NOT_FOUND\x10)\x12\x1b\n" +
+	"\x17ERROR_REASON_JOB_EXISTS\x10*\x12$\n" +
+	" ERROR_REASON_TOO_MANY_ADHOC_JOBS\x10+2o\n" +
 	"\x0eClusterService\x12]\n" +
 	"\x10GetClusterStatus\x12#.leaderd.v1.GetClusterStatusRequest\x1a$.leaderd.v1.GetClusterStatusResponseB7Z5github.com/leaderd/leaderd/proto/leaderd/v1;leaderdv1b\x06proto3"
 

@@ -707,7 +707,11 @@ type Job struct {
 	// are due. Output only: see PauseJob.
 	PausedUntil *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=paused_until,json=pausedUntil,proto3" json:"paused_until,omitempty"`
 	// Who paused it; "leaderd" where pause_after_failures did. Output only.
-	PauseActor    string `protobuf:"bytes,14,opt,name=pause_actor,json=pauseActor,proto3" json:"pause_actor,omitempty"`
+	PauseActor string `protobuf:"bytes,14,opt,name=pause_actor,json=pauseActor,proto3" json:"pause_actor,omitempty"`
+	// A submission made the job, for its run: see SubmitRunRequest.spec. It is deleted when
+	// all its runs are over and their retention is. An update makes it a job like others.
+	// Output only.
+	Adhoc         bool `protobuf:"varint,15,opt,name=adhoc,proto3" json:"adhoc,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -838,6 +842,13 @@ func (x *Job) GetPauseActor() string {
 		return x.PauseActor
 	}
 	return ""
+}
+
+func (x *Job) GetAdhoc() bool {
+	if x != nil {
+		return x.Adhoc
+	}
+	return false
 }
 
 // JobSpec is the part of a job that its owner writes.
@@ -2160,7 +2171,9 @@ type ListJobsRequest struct {
 	// At most this many; default 100, at most 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// From the answer before.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Answer the jobs that submissions made, too. Default: they are left out.
+	ShowAdhoc     bool `protobuf:"varint,4,opt,name=show_adhoc,json=showAdhoc,proto3" json:"show_adhoc,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2214,6 +2227,13 @@ func (x *ListJobsRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListJobsRequest) GetShowAdhoc() bool {
+	if x != nil {
+		return x.ShowAdhoc
+	}
+	return false
 }
 
 // ListJobsResponse has a page of jobs.
@@ -3105,7 +3125,7 @@ var File_leaderd_v1_job_proto protoreflect.FileDescriptor
 const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\x14leaderd/v1/job.proto\x12\n" +
-	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1eleaderd/v1/calendar_spec.proto\x1a\x1dleaderd/v1/circuit_spec.proto\x1a\x1cleaderd/v1/limits_spec.proto\x1a\x1cleaderd/v1/shards_spec.proto\"\x95\x04\n" +
+	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1eleaderd/v1/calendar_spec.proto\x1a\x1dleaderd/v1/circuit_spec.proto\x1a\x1cleaderd/v1/limits_spec.proto\x1a\x1cleaderd/v1/shards_spec.proto\"\xab\x04\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\x12\x16\n" +
@@ -3129,7 +3149,8 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"quarantine\x12=\n" +
 	"\fpaused_until\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntil\x12\x1f\n" +
 	"\vpause_actor\x18\x0e \x01(\tR\n" +
-	"pauseActor\"\xa7\x13\n" +
+	"pauseActor\x12\x14\n" +
+	"\x05adhoc\x18\x0f \x01(\bR\x05adhoc\"\xa7\x13\n" +
 	"\aJobSpec\x12 \n" +
 	"\vdescription\x18\x01 \x01(\tR\vdescription\x127\n" +
 	"\x06labels\x18\x02 \x03(\v2\x1f.leaderd.v1.JobSpec.LabelsEntryR\x06labels\x12\x1c\n" +
@@ -3266,12 +3287,14 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\rGetJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"3\n" +
 	"\x0eGetJobResponse\x12!\n" +
-	"\x03job\x18\x01 \x01(\v2\x0f.leaderd.v1.JobR\x03job\"e\n" +
+	"\x03job\x18\x01 \x01(\v2\x0f.leaderd.v1.JobR\x03job\"\x84\x01\n" +
 	"\x0fListJobsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"_\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x1d\n" +
+	"\n" +
+	"show_adhoc\x18\x04 \x01(\bR\tshowAdhoc\"_\n" +
 	"\x10ListJobsResponse\x12#\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x0f.leaderd.v1.JobR\x04jobs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xbe\x05\n" +

@@ -26,7 +26,9 @@ const (
 // SubmitRunRequest asks for a run of a job.
 type SubmitRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Resource name of the job. A paused job is refused.
+	// Resource name of the job. A paused job is refused. With spec it names the job that
+	// is made, which must not be there yet; namespaces/{namespace} alone has a name made
+	// up for it, adhoc-….
 	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	// When the run is due. Default: at once. At most 366 days ahead.
 	//
@@ -49,7 +51,13 @@ type SubmitRunRequest struct {
 	// policy applies.
 	AllowOverlap bool `protobuf:"varint,7,opt,name=allow_overlap,json=allowOverlap,proto3" json:"allow_overlap,omitempty"`
 	// Why; at most 512 bytes.
-	Reason        string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What to run and by which policies, where that is no job's yet: one is made with the
+	// run, for this run. It is hidden from lists unless they are asked for it, and is
+	// deleted when its run's retention is over: retention.max_age, by default 24h or what
+	// the cluster is configured to, if that is less. At most 128 KiB, with no schedules, nothing that
+	// only concerns them, and no after. There are at most 10000 such jobs in a cluster.
+	Spec          *JobSpec `protobuf:"bytes,9,opt,name=spec,proto3" json:"spec,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -151,6 +159,13 @@ func (x *SubmitRunRequest) GetReason() string {
 	return ""
 }
 
+func (x *SubmitRunRequest) GetSpec() *JobSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
 type isSubmitRunRequest_When interface {
 	isSubmitRunRequest_When()
 }
@@ -227,7 +242,7 @@ func (x *SubmitRunResponse) GetDuplicate() bool {
 // SubmitRunsRequest asks for many runs.
 type SubmitRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 1–1000 wishes, with payloads of at most 3 MiB in all.
+	// 1–1000 wishes, with payloads and specs of at most 3 MiB in all.
 	Requests      []*SubmitRunRequest `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -643,7 +658,7 @@ var File_leaderd_v1_submission_proto protoreflect.FileDescriptor
 const file_leaderd_v1_submission_proto_rawDesc = "" +
 	"\n" +
 	"\x1bleaderd/v1/submission.proto\x12\n" +
-	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14leaderd/v1/run.proto\"\xe0\x02\n" +
+	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14leaderd/v1/job.proto\x1a\x14leaderd/v1/run.proto\"\x89\x03\n" +
 	"\x10SubmitRunRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12;\n" +
 	"\n" +
@@ -653,7 +668,8 @@ const file_leaderd_v1_submission_proto_rawDesc = "" +
 	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\x12B\n" +
 	"\x0fidempotency_ttl\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x0eidempotencyTtl\x12#\n" +
 	"\rallow_overlap\x18\a \x01(\bR\fallowOverlap\x12\x16\n" +
-	"\x06reason\x18\b \x01(\tR\x06reasonB\x06\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x12'\n" +
+	"\x04spec\x18\t \x01(\v2\x13.leaderd.v1.JobSpecR\x04specB\x06\n" +
 	"\x04when\"C\n" +
 	"\x11SubmitRunResponse\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12\x1c\n" +
@@ -712,30 +728,32 @@ var file_leaderd_v1_submission_proto_goTypes = []any{
 	(*GetRunResultResponse)(nil),  // 9: leaderd.v1.GetRunResultResponse
 	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 11: google.protobuf.Duration
-	(*Run)(nil),                   // 12: leaderd.v1.Run
+	(*JobSpec)(nil),               // 12: leaderd.v1.JobSpec
+	(*Run)(nil),                   // 13: leaderd.v1.Run
 }
 var file_leaderd_v1_submission_proto_depIdxs = []int32{
 	10, // 0: leaderd.v1.SubmitRunRequest.start_time:type_name -> google.protobuf.Timestamp
 	11, // 1: leaderd.v1.SubmitRunRequest.delay:type_name -> google.protobuf.Duration
 	11, // 2: leaderd.v1.SubmitRunRequest.idempotency_ttl:type_name -> google.protobuf.Duration
-	0,  // 3: leaderd.v1.SubmitRunsRequest.requests:type_name -> leaderd.v1.SubmitRunRequest
-	4,  // 4: leaderd.v1.SubmitRunsResponse.results:type_name -> leaderd.v1.SubmitResult
-	5,  // 5: leaderd.v1.SubmitResult.error:type_name -> leaderd.v1.SubmitError
-	11, // 6: leaderd.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
-	12, // 7: leaderd.v1.WaitRunResponse.run:type_name -> leaderd.v1.Run
-	0,  // 8: leaderd.v1.SubmissionService.SubmitRun:input_type -> leaderd.v1.SubmitRunRequest
-	2,  // 9: leaderd.v1.SubmissionService.SubmitRuns:input_type -> leaderd.v1.SubmitRunsRequest
-	6,  // 10: leaderd.v1.SubmissionService.WaitRun:input_type -> leaderd.v1.WaitRunRequest
-	8,  // 11: leaderd.v1.SubmissionService.GetRunResult:input_type -> leaderd.v1.GetRunResultRequest
-	1,  // 12: leaderd.v1.SubmissionService.SubmitRun:output_type -> leaderd.v1.SubmitRunResponse
-	3,  // 13: leaderd.v1.SubmissionService.SubmitRuns:output_type -> leaderd.v1.SubmitRunsResponse
-	7,  // 14: leaderd.v1.SubmissionService.WaitRun:output_type -> leaderd.v1.WaitRunResponse
-	9,  // 15: leaderd.v1.SubmissionService.GetRunResult:output_type -> leaderd.v1.GetRunResultResponse
-	12, // [12:16] is the sub-list for method output_type
-	8,  // [8:12] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	12, // 3: leaderd.v1.SubmitRunRequest.spec:type_name -> leaderd.v1.JobSpec
+	0,  // 4: leaderd.v1.SubmitRunsRequest.requests:type_name -> leaderd.v1.SubmitRunRequest
+	4,  // 5: leaderd.v1.SubmitRunsResponse.results:type_name -> leaderd.v1.SubmitResult
+	5,  // 6: leaderd.v1.SubmitResult.error:type_name -> leaderd.v1.SubmitError
+	11, // 7: leaderd.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	13, // 8: leaderd.v1.WaitRunResponse.run:type_name -> leaderd.v1.Run
+	0,  // 9: leaderd.v1.SubmissionService.SubmitRun:input_type -> leaderd.v1.SubmitRunRequest
+	2,  // 10: leaderd.v1.SubmissionService.SubmitRuns:input_type -> leaderd.v1.SubmitRunsRequest
+	6,  // 11: leaderd.v1.SubmissionService.WaitRun:input_type -> leaderd.v1.WaitRunRequest
+	8,  // 12: leaderd.v1.SubmissionService.GetRunResult:input_type -> leaderd.v1.GetRunResultRequest
+	1,  // 13: leaderd.v1.SubmissionService.SubmitRun:output_type -> leaderd.v1.SubmitRunResponse
+	3,  // 14: leaderd.v1.SubmissionService.SubmitRuns:output_type -> leaderd.v1.SubmitRunsResponse
+	7,  // 15: leaderd.v1.SubmissionService.WaitRun:output_type -> leaderd.v1.WaitRunResponse
+	9,  // 16: leaderd.v1.SubmissionService.GetRunResult:output_type -> leaderd.v1.GetRunResultResponse
+	13, // [13:17] is the sub-list for method output_type
+	9,  // [9:13] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_submission_proto_init() }
@@ -743,6 +761,7 @@ func file_leaderd_v1_submission_proto_init() {
 	if File_leaderd_v1_submission_proto != nil {
 		return
 	}
+	file_leaderd_v1_job_proto_init()
 	file_leaderd_v1_run_proto_init()
 	file_leaderd_v1_submission_proto_msgTypes[0].OneofWrappers = []any{
 		(*SubmitRunRequest_StartTime)(nil),

@@ -53,6 +53,8 @@ type Job struct {
 	PausedUntil int64 `protobuf:"varint,11,opt,name=paused_until,json=pausedUntil,proto3" json:"paused_until,omitempty"`
 	// Who paused it.
 	PauseActor string `protobuf:"bytes,12,opt,name=pause_actor,json=pauseActor,proto3" json:"pause_actor,omitempty"`
+	// A submission made it; see leaderd.v1.Job.
+	Adhoc bool `protobuf:"varint,13,opt,name=adhoc,proto3" json:"adhoc,omitempty"`
 	// The calendars that the spec names, as they are in this version: a version says
 	// by itself when it is due.
 	Calendars     []*v1.JobCalendar `protobuf:"bytes,30,rep,name=calendars,proto3" json:"calendars,omitempty"`
@@ -172,6 +174,13 @@ func (x *Job) GetPauseActor() string {
 		return x.PauseActor
 	}
 	return ""
+}
+
+func (x *Job) GetAdhoc() bool {
+	if x != nil {
+		return x.Adhoc
+	}
+	return false
 }
 
 func (x *Job) GetCalendars() []*v1.JobCalendar {
@@ -3050,7 +3059,9 @@ type Unique struct {
 	// The run that the first wish with the key made.
 	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	// SHA-256 of what the wish asked for.
-	Wish          []byte `protobuf:"bytes,2,opt,name=wish,proto3" json:"wish,omitempty"`
+	Wish []byte `protobuf:"bytes,2,opt,name=wish,proto3" json:"wish,omitempty"`
+	// The job that it made, where a name was made up for that.
+	Job           string `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3099,11 +3110,18 @@ func (x *Unique) GetWish() []byte {
 	return nil
 }
 
+func (x *Unique) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
 var File_leaderd_state_v1_state_proto protoreflect.FileDescriptor
 
 const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\n" +
-	"\x1cleaderd/state/v1/state.proto\x12\x10leaderd.state.v1\x1a\x1eleaderd/v1/calendar_spec.proto\x1a\x1dleaderd/v1/circuit_spec.proto\x1a\x14leaderd/v1/job.proto\x1a\x1cleaderd/v1/shards_spec.proto\"\x9f\x03\n" +
+	"\x1cleaderd/state/v1/state.proto\x12\x10leaderd.state.v1\x1a\x1eleaderd/v1/calendar_spec.proto\x1a\x1dleaderd/v1/circuit_spec.proto\x1a\x14leaderd/v1/job.proto\x1a\x1cleaderd/v1/shards_spec.proto\"\xb5\x03\n" +
 	"\x03Job\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1e\n" +
@@ -3121,7 +3139,8 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	" \x01(\x03R\x06anchor\x12!\n" +
 	"\fpaused_until\x18\v \x01(\x03R\vpausedUntil\x12\x1f\n" +
 	"\vpause_actor\x18\f \x01(\tR\n" +
-	"pauseActor\x125\n" +
+	"pauseActor\x12\x14\n" +
+	"\x05adhoc\x18\r \x01(\bR\x05adhoc\x125\n" +
 	"\tcalendars\x18\x1e \x03(\v2\x17.leaderd.v1.JobCalendarR\tcalendars\"\xd5\x01\n" +
 	"\bCalendar\x12,\n" +
 	"\x04spec\x18\x01 \x01(\v2\x18.leaderd.v1.CalendarSpecR\x04spec\x12\x10\n" +
@@ -3375,10 +3394,11 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\arecords\x18\x03 \x03(\v2\x18.leaderd.state.v1.RecordR\arecords\"7\n" +
 	"\x05Swept\x12\x14\n" +
 	"\x05floor\x18\x01 \x01(\x03R\x05floor\x12\x18\n" +
-	"\aremoved\x18\x02 \x01(\x03R\aremoved\".\n" +
+	"\aremoved\x18\x02 \x01(\x03R\aremoved\"@\n" +
 	"\x06Unique\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12\x12\n" +
-	"\x04wish\x18\x02 \x01(\fR\x04wishB;Z9github.com/leaderd/leaderd/proto/leaderd/state/v1;statev1b\x06proto3"
+	"\x04wish\x18\x02 \x01(\fR\x04wish\x12\x10\n" +
+	"\x03job\x18\x03 \x01(\tR\x03jobB;Z9github.com/leaderd/leaderd/proto/leaderd/state/v1;statev1b\x06proto3"
 
 var (
 	file_leaderd_state_v1_state_proto_rawDescOnce sync.Once

@@ -164,6 +164,22 @@ func TestRefused(t *testing.T) {
 	require.ErrorContains(t, err, "no address")
 }
 
+// A submission that brings a spec need not name a job.
+func TestSubmitSpec(t *testing.T) {
+	c, client := dial(t, 0)
+	spec := &leaderdv1.JobSpec{Target: &leaderdv1.JobSpec_Noop{Noop: &leaderdv1.NoOp{}}}
+	for job, name := range map[string]string{
+		"": "namespaces/default", "shop/": "namespaces/shop", "a": "namespaces/default/jobs/a", "shop/a": "namespaces/shop/jobs/a",
+	} {
+		sent, err := client.Submit(t.Context(), Submission{Job: job, Spec: spec})
+		require.NoError(t, err)
+		require.Contains(t, sent.Run, name+"/runs/")
+	}
+	require.Len(t, c.keys, 4)
+	_, err := client.Submit(t.Context(), Submission{Job: "/a", Spec: spec})
+	require.ErrorIs(t, err, ErrRefused)
+}
+
 // Of many wishes each has its answer in its place: those that failed for a while are
 // sent again, those that were refused are not.
 func TestSubmitAll(t *testing.T) {

@@ -29,7 +29,7 @@ const (
 
 // lines are the limits at which runs wait.
 type lines struct {
-	of map[state.LimitID]*line
+	of map[lineKey]*line
 	// all are the same, in the order in which they came to be.
 	all    []*line
 	probed time.Time
@@ -38,11 +38,19 @@ type lines struct {
 	roused []*line
 }
 
+// lineKey tells lines apart: jobs may mean places by a name, and others tokens.
+type lineKey struct {
+	id    state.LimitID
+	rated bool
+}
+
+func (j *Job) lineKey(l *state.Limit) lineKey { return lineKey{l.ID(j.ID.Namespace), l.Max == 0} }
+
 // line is what waits at a limit.
 type line struct {
-	id      state.LimitID
-	limit   state.Limit                // as the job that came last has it
-	waiting fair.Queue[uint64, *timed] // a job for each of its runs
+	lineKey
+	limit   state.Limit               // as the job that came last has it
+	waiting fair.Queue[uint64, stand] // one of its job for each run
 	// credit is how many may be let go since runs have ended.
 	credit int
 	// probing is set while it is not known whether there is room: then one is out at a
@@ -56,9 +64,17 @@ type line struct {
 	timer int64
 }
 
+// stand is what stands in a line: a job, in the class that it had when it came.
+type stand struct {
+	job   *timed
+	class uint8
+}
+
 // flow is how a job's runs are taken when they wait.
-func (j *timed) flow() fair.Flow[uint64] {
-	return fair.Flow[uint64]{Key: j.number, Class: int(j.job.Class), Weight: int(j.job.Weight)}
+func (j *timed) flow() fair.Flow[uint64] { return stand{j, j.job.Class}.flow() }
+
+func (s stand) flow() fair.Flow[uint64] {
+	return fair.Flow[uint64]{Key: s.job.number, Class: int(s.class), Weight: int(s.job.job.Weight)}
 }
 
 // waitsInLine tells whether an entry that could be placed has to wait at a limit, and
@@ -87,7 +103,7 @@ func (t *term) crowded(e *entry) bool {
 		return true
 	}
 	for i := range e.version.Limits() {
-		if ln := t.lines.of[e.version.Limits()[i].ID(e.version.ID.Namespace)]; ln != nil && ln.waiting.Len() > 0 {
+		if ln := t.lines.of[e.version.lineKey(&e.version.Limits()[i])]; ln != nil && ln.waiting.Len() > 0 {
 			return true
 		}
 	}
@@ -99,25 +115,30 @@ func (t *term) crowded(e *entry) bool {
 func (t *term) lineUp(e *entry, limit int, next time.Time) {
 	v := e.version
 	l := v.Limits()[min(limit, len(v.Limits())-1)]
-	ln := t.line(l, l.ID(v.ID.Namespace))
-	ln.probing = ln.probing || l != ln.limit // there may be more room by it
+	ln := t.line(l, v.lineKey(&l))
+	if l != ln.limit { // there may be more room by it, or a token sooner
+		ln.probing = true
+		if soon := t.now().Add(l.Rate.Interval()); ln.rated && ln.next.After(soon) {
+			ln.next = soon
+		}
+	}
 	if ln.limit = l; !next.IsZero() {
 		ln.next = next
 	}
 	e.line = ln
-	ln.waiting.Push(e.job.flow(), e.job)
+	ln.waiting.Push(e.job.flow(), stand{e.job, e.job.job.Class})
 	t.rouse(ln)
 }
 
 // line finds a limit's line, or begins it.
-func (t *term) line(l state.Limit, id state.LimitID) *line {
-	ln := t.lines.of[id]
+func (t *term) line(l state.Limit, key lineKey) *line {
+	ln := t.lines.of[key]
 	if ln == nil {
 		if t.lines.of == nil {
-			t.lines.of = make(map[state.LimitID]*line)
+			t.lines.of = make(map[lineKey]*line)
 		}
-		ln = &line{id: id, limit: l, probing: true}
-		t.lines.of[id] = ln
+		ln = &line{lineKey: key, limit: l, probing: true}
+		t.lines.of[key] = ln
 		t.lines.all = append(t.lines.all, ln)
 	}
 	return ln
@@ -146,15 +167,14 @@ func (t *term) rouse(ln *line) {
 func (t *term) letGo(ln *line) {
 	now := t.now()
 	for ln.waiting.Len() > 0 {
-		rated := ln.limit.Max == 0
 		switch {
-		case rated && now.Before(ln.next):
+		case ln.rated && now.Before(ln.next):
 			if at := ln.next.UnixMicro(); ln.timer != at {
 				ln.timer = at
 				t.tokens.Push(at, ln)
 			}
 			return
-		case rated:
+		case ln.rated:
 		case ln.credit > 0:
 		case ln.probing && ln.out == 0:
 		default:
@@ -165,7 +185,7 @@ func (t *term) letGo(ln *line) {
 			return
 		}
 		switch {
-		case rated:
+		case ln.rated:
 			ln.next = later(ln.next, now).Add(ln.limit.Rate.Interval())
 		case ln.credit > 0:
 			ln.credit--
@@ -179,17 +199,19 @@ func (t *term) letGo(ln *line) {
 // pop takes the entry whose turn it is; nil: there is none.
 func (ln *line) pop() *entry {
 	for {
-		j, ok := ln.waiting.Pop(nil)
+		s, ok := ln.waiting.Pop(nil)
 		if !ok {
 			return nil
 		}
-		for _, e := range j.queue {
-			if e.line == ln && !e.done && !e.deciding && !e.version.Paused {
-				e.line = nil
-				return e
+		if s.class == s.job.job.Class { // else all its runs have come again
+			for _, e := range s.job.queue {
+				if e.line == ln && !e.done && !e.deciding && !e.version.Paused {
+					e.line = nil
+					return e
+				}
 			}
 		}
-		ln.waiting.Return(j.flow()) // it was for one that has left
+		ln.waiting.Return(s.flow()) // it was for one that has left
 	}
 }
 
@@ -204,7 +226,7 @@ func (j *Job) ordered() bool { return j.wants == nil || len(j.wants.limits) == 0
 func (t *term) freed(j *Job) {
 	for i := range j.Limits() {
 		l := &j.Limits()[i]
-		if ln := t.lines.of[l.ID(j.ID.Namespace)]; ln != nil && l.Max > 0 {
+		if ln := t.lines.of[j.lineKey(l)]; ln != nil && l.Max > 0 {
 			ln.credit = min(ln.credit+1, l.Max)
 			t.rouse(ln)
 		}
@@ -253,8 +275,7 @@ func (t *term) reachedBy(e *entry, limit int, next time.Time) {
 	}
 	e.job.reached = uint8(limit - 1)
 	if l := e.version.Limits()[limit-1]; !next.IsZero() {
-		ln := t.line(l, l.ID(e.version.ID.Namespace))
-		ln.next = next
+		t.line(l, e.version.lineKey(&l)).next = next
 	}
 }
 
@@ -267,7 +288,7 @@ func (t *term) gone(e *entry) {
 	}
 	e.let, e.from = false, nil
 	ln.out--
-	if !e.started && ln.limit.Max > 0 {
+	if !e.started && !ln.rated {
 		ln.credit++
 	}
 	t.rouse(ln)
@@ -292,7 +313,7 @@ func (t *term) tendLines(now time.Time) {
 			t.rouse(ln)
 			return false
 		}
-		delete(t.lines.of, ln.id)
+		delete(t.lines.of, ln.lineKey)
 		return true
 	})
 	t.letRousedGo()

@@ -187,11 +187,12 @@ func (t *term) obstacle(e *entry, w *waiter) {
 
 // atLimit tells at which limit the first waiting run of a job waits.
 func (t *term) atLimit(head *entry, w *waiter) {
-	w.limit = limitOf(head)
-	ln := t.lines.of[w.limit]
+	key := limitOf(head)
+	w.limit = key.id
+	ln := t.lines.of[key]
 	switch {
 	case ln == nil:
-	case ln.limit.Max == 0:
+	case ln.rated:
 		w.why, w.until = leaderdv1.WaitsFor_WAITS_FOR_RATE, ln.next
 	default:
 		w.why, w.most = leaderdv1.WaitsFor_WAITS_FOR_LIMIT, ln.limit.Max

@@ -26,7 +26,7 @@ func (t *term) whyLate(e *entry) string {
 // whyQueued says in words what has kept a run waiting.
 func whyQueued(e *entry) string {
 	if limits := e.version.Limits(); e.line != nil || e.let && len(limits) > 0 {
-		return "it waited for room at " + limitOf(e).String()
+		return "it waited for room at " + limitOf(e).id.String()
 	}
 	if key := e.version.ConcurrencyKey; key != "" {
 		return "it waited for other runs of the concurrencyKey " + key
@@ -35,13 +35,13 @@ func whyQueued(e *entry) string {
 }
 
 // limitOf is the limit at which an entry waits, or was let go from.
-func limitOf(e *entry) state.LimitID {
+func limitOf(e *entry) lineKey {
 	switch {
 	case e.line != nil:
-		return e.line.id
+		return e.line.lineKey
 	case e.from != nil:
-		return e.from.id
+		return e.from.lineKey
 	}
-	l := e.version.Limits()[min(int(e.job.reached), len(e.version.Limits())-1)]
-	return l.ID(e.version.ID.Namespace)
+	limits := e.version.Limits()
+	return e.version.lineKey(&limits[min(int(e.job.reached), len(limits)-1)])
 }

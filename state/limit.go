@@ -63,18 +63,28 @@ const clockSlack = time.Minute
 func (r *Rate) Interval() time.Duration { return r.Per / time.Duration(max(1, r.Runs)) }
 
 // Take takes a token for a start at an instant. Where there is none, ok is false and
-// next is from when on there will be.
+// next is from when on there will be. A bucket that was left by another rate, before an
+// edit or by another job, is at most empty by this one; but it stays what it is by the other.
 func (r *Rate) Take(b Bucket, at time.Time) (after Bucket, next time.Time, ok bool) {
+	burst := time.Duration(max(1, r.Burst))
 	full := b.Full
-	if full.Before(at) || b.Taken.After(at.Add(clockSlack)) {
+	if empty := b.Taken.Add(burst * r.Interval()); full.After(empty) {
+		full = empty
+	}
+	believed := !b.Taken.After(at.Add(clockSlack))
+	if full.Before(at) || !believed {
 		full = at
 	}
 	// The bucket holds a token while it is full within the time of all but one.
-	next = full.Add(-time.Duration(max(1, r.Burst)-1) * r.Interval())
+	next = full.Add(-(burst - 1) * r.Interval())
 	if next.After(at) {
 		return b, next, false
 	}
-	return Bucket{Full: full.Add(r.Interval()), Taken: at}, at, true
+	after = Bucket{Full: full.Add(r.Interval()), Taken: at}
+	if believed && b.Full.After(after.Full) {
+		after.Full = b.Full
+	}
+	return after, at, true
 }
 
 // Priority is a class of runs, by which those that wait for room are taken.

@@ -70,12 +70,16 @@ func (s *queueService) ListQueue(ctx context.Context, req *leaderdv1.ListQueueRe
 		if err != nil {
 			return nil, failOf(ctx, s.cfg.Logger, reads, leaderdv1.ErrorReason_ERROR_REASON_JOB_NOT_FOUND, req.GetParent(), err)
 		}
-		for _, h := range held[:min(len(held), maxHeldBy)] {
-			r.HeldBy = append(r.HeldBy, runName(h.Job, h.Run))
-		}
 		if r.GetWaitsFor() == leaderdv1.WaitsFor_WAITS_FOR_LIMIT {
-			r.Held = int32(len(held)) //nolint:gosec // bounded by state.MaxConcurrent
+			r.Held = int32(len(held)) //nolint:gosec // bounded by what is stored
 			r.Detail = fmt.Sprintf("%s: %d of %d", r.GetDetail(), r.GetHeld(), r.GetMax())
+		}
+		for _, h := range held[:min(len(held), maxHeldBy)] {
+			if h.Unreadable != "" {
+				r.Detail += ", the place " + h.Unreadable + " cannot be read"
+				continue
+			}
+			r.HeldBy = append(r.HeldBy, runName(h.Job, h.Run))
 		}
 		r.Run = runName(id, state.RunID(r.GetRun()))
 		res.Runs = append(res.Runs, r)
@@ -138,5 +142,9 @@ func (c *holderCache) gateOf(ctx context.Context, id state.JobID) ([]store.Holde
 		return nil, nil //nolint:nilerr // what cannot be read runs nothing
 	}
 	spec := entry.Job.Spec.WithDefaults()
-	return c.cfg.Holders.GateHolders(ctx, id, spec.Gate())
+	held, err := c.cfg.Holders.GateHolders(ctx, id, spec.Gate())
+	if errors.Is(err, store.ErrCorrupt) {
+		return nil, nil // the run is listed as unreadable, and keeps nobody from listing the others
+	}
+	return held, err
 }

@@ -13,6 +13,7 @@ import (
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
 	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/kv"
 	"github.com/leaderd/leaderd/state/store"
 )
 
@@ -79,6 +80,18 @@ func TestListQueue(t *testing.T) {
 	require.Equal(t, held, res.GetRuns()[1].GetHeldBy())
 	require.Empty(t, res.GetRuns()[2].GetHeldBy())
 	require.Empty(t, res.GetRuns()[3].GetHeldBy())
+
+	// A place that cannot be read is told, and keeps nobody from listing the others.
+	stray := s.store.Prefix() + "limits/namespace/default/db/x"
+	_, err = s.db.Txn(ctx, kv.Txn{Then: []kv.Op{kv.Put(stray, nil, 0)}})
+	require.NoError(t, err)
+	s.queue.waiting = []*workerv1.Waiting{{Namespace: "default", Job: "waiting", LimitNamespace: "default", Run: &leaderdv1.QueuedRun{
+		Run: "20260101T000000Z", WaitsFor: leaderdv1.WaitsFor_WAITS_FOR_LIMIT, Detail: "limit db", Limit: "db", Max: 1,
+	}}}
+	res, err = s.queued.ListQueue(ctx, &leaderdv1.ListQueueRequest{Parent: "namespaces/default"})
+	require.NoError(t, err)
+	require.Equal(t, "limit db: 2 of 1, the place "+stray+" cannot be read", res.GetRuns()[0].GetDetail())
+	require.Equal(t, held, res.GetRuns()[0].GetHeldBy())
 
 	_, err = s.queued.ListQueue(ctx, &leaderdv1.ListQueueRequest{Parent: "namespaces/default/jobs/waiting", PageSize: 7})
 	require.NoError(t, err)

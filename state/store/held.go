@@ -12,48 +12,51 @@ import (
 type Holder struct {
 	Job state.JobID
 	Run state.RunID
+	// Unreadable is the key of its place where it cannot be read; Job and Run are empty
+	// then.
+	Unreadable string
 }
 
 // LimitHolders answers the runs that have places at a limit, in order of place. Errors are
-// those of package kv, and ErrCorrupt.
+// those of package kv.
 func (s *Store) LimitHolders(ctx context.Context, id state.LimitID) ([]Holder, error) {
-	prefix := s.keys.limitPlaces(id)
-	res, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
-		return s.kv.Range(ctx, prefix, end(prefix), kv.RangeOptions{})
-	})
-	var taken []taker
-	if err == nil {
-		taken, err = s.holdersAt(prefix, res.KVs)
-	}
+	held, err := s.holdersBelow(ctx, s.keys.limitPlaces(id), "")
 	if err != nil {
 		return nil, fmt.Errorf("look who holds %s: %w", id, err)
 	}
-	return holdersOf(taken), nil
+	return held, nil
 }
 
 // GateHolders answers the runs that are live at a job's gate. Errors are those of package
-// kv, and ErrCorrupt.
+// kv, and ErrCorrupt for a job whose live record is its gate.
 func (s *Store) GateHolders(ctx context.Context, id state.JobID, gate state.Gate) ([]Holder, error) {
 	if gate.Limit == 0 {
 		return s.gateRecordHolder(ctx, id)
 	}
-	prefix := s.keys.placesOf(id, gate.Key)
+	held, err := s.holdersBelow(ctx, s.keys.placesOf(id, gate.Key), id.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("look at the gate of %s: %w", id, err)
+	}
+	return held, nil
+}
+
+// holdersBelow are the runs that have places below a prefix.
+func (s *Store) holdersBelow(ctx context.Context, prefix, namespace string) ([]Holder, error) {
 	res, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
 		return s.kv.Range(ctx, prefix, end(prefix), kv.RangeOptions{})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look at the gate of %s: %w", id, err)
+		return nil, err
 	}
-	taken, err := s.holdersAt(prefix, res.KVs)
-	if err != nil {
-		return nil, fmt.Errorf("look at the gate of %s: %w", id, err)
-	}
-	for i := range taken {
-		if taken[i].job.Namespace == "" { // as places of gates have it
-			taken[i].job.Namespace = id.Namespace
+	all := make([]Holder, 0, len(res.KVs))
+	for _, t := range s.takersAt(prefix, namespace, res.KVs) {
+		h := Holder{Job: t.job, Run: t.run}
+		if t.run == "" {
+			h.Unreadable = t.key
 		}
+		all = append(all, h)
 	}
-	return holdersOf(taken), nil
+	return all, nil
 }
 
 // gateRecordHolder is the run whose live record is the job's gate, if that has no verdict.
@@ -66,13 +69,5 @@ func (s *Store) gateRecordHolder(ctx context.Context, id state.JobID) ([]Holder,
 	if err != nil || len(live) == 0 {
 		return nil, err
 	}
-	return []Holder{{id, l.Run}}, nil
-}
-
-func holdersOf(taken []taker) []Holder {
-	all := make([]Holder, 0, len(taken))
-	for i := range taken {
-		all = append(all, Holder{taken[i].job, taken[i].run})
-	}
-	return all
+	return []Holder{{Job: id, Run: l.Run}}, nil
 }

@@ -102,9 +102,9 @@ func (k keys) placesOf(id state.JobID, key string) string {
 	return k.prefix + "gates/" + escape(id.Namespace) + "/job/" + escape(id.Name) + "/"
 }
 
-// place is one of them, from 1. They sort by number.
+// place is one of them.
 func (k keys) place(id state.JobID, key string, n int) string {
-	return k.placesOf(id, key) + fmt.Sprintf("%04d", n)
+	return k.placesOf(id, key) + placePart(n)
 }
 
 func (k keys) activeOf(id state.JobID) string {

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -24,10 +23,8 @@ import (
 // limitPlaces is where a limit's places lie.
 func (k keys) limitPlaces(id state.LimitID) string { return k.prefix + "limits/" + limitPart(id) + "/" }
 
-// limitPlace is one of them, from 1. They sort by number.
-func (k keys) limitPlace(id state.LimitID, n int) string {
-	return k.limitPlaces(id) + fmt.Sprintf("%04d", n)
-}
+// limitPlace is one of them.
+func (k keys) limitPlace(id state.LimitID, n int) string { return k.limitPlaces(id) + placePart(n) }
 
 // limitRate is the key of a rate's tokens.
 func (k keys) limitRate(id state.LimitID) string { return k.prefix + "rates/" + limitPart(id) }
@@ -213,18 +210,15 @@ type reached struct {
 
 // decodeLimits takes the reads of readLimits: it learns from them, and answers the first
 // limit that is reached.
-func (s *Store) decodeLimits(t *claimTry, read []kv.Result) (reached, error) {
+func (s *Store) decodeLimits(t *claimTry, read []kv.Result) reached {
 	var first reached
 	for i := range t.limits {
 		l := &t.limits[i]
 		found := reached{limit: i + 1}
 		if l.Max > 0 {
-			taken, err := s.holdersAt(l.key, read[i].KVs)
-			if err != nil {
-				return first, err
-			}
+			taken := s.takersAt(l.key, "", read[i].KVs)
 			s.places.learn(l.key, taken)
-			if len(taken) < l.Max && (len(taken) == 0 || taken[len(taken)-1].place <= l.Max) {
+			if !full(l.key, taken, l.Max) {
 				continue
 			}
 			found.takers = taken
@@ -241,7 +235,7 @@ func (s *Store) decodeLimits(t *claimTry, read []kv.Result) (reached, error) {
 			first = found
 		}
 	}
-	return first, nil
+	return first
 }
 
 // bucketOf reads a rate's tokens. What cannot be read is full.
@@ -257,24 +251,6 @@ func (s *Store) bucketOf(key string, kvs []kv.KeyValue) bucket {
 	}
 	b.Full, b.Taken = codec.Time(p.GetFull()), codec.Time(p.GetTaken())
 	return b
-}
-
-// holdersAt reads the places of a limit, in order. One that cannot be read is taken by a
-// run that nobody knows.
-func (s *Store) holdersAt(prefix string, kvs []kv.KeyValue) ([]taker, error) {
-	all := make([]taker, len(kvs))
-	for i, found := range kvs {
-		n, err := strconv.Atoi(found.Key[len(prefix):])
-		if err != nil {
-			return nil, fmt.Errorf("%w: key %q is no place at a limit", ErrCorrupt, found.Key)
-		}
-		all[i] = taker{key: found.Key, mod: found.ModRevision, place: n}
-		var p statev1.Place
-		if err := proto.Unmarshal(found.Value, &p); err == nil {
-			all[i].job, all[i].run = state.JobID{Namespace: p.GetNamespace(), Name: p.GetJob()}, state.RunID(p.GetRun())
-		}
-	}
-	return all, nil
 }
 
 // waitAtLimit lets a due run of a job without a queue wait, since a limit is reached. Of

@@ -148,8 +148,82 @@ func TestRates(t *testing.T) {
 	require.ErrorIs(t, r.s.SweepRates(t.Context(), state.Term{Number: 1, Key: "x"}, at.Add(3*time.Hour)), state.ErrTermLost)
 }
 
+// A rate that was raised counts at once, whatever starts by the one before have used up;
+// and jobs that differ in a rate keep to their own.
+func TestRatesDiffer(t *testing.T) {
+	r := newRig(t)
+	rev, o := r.setJob(billing), r.register("n1")
+	slow := state.Limit{Name: "api", Rate: state.Rate{Runs: 1, Per: time.Hour, Burst: 3}}
+	quick := state.Limit{Name: "api", Rate: state.Rate{Runs: 1, Per: time.Second}}
+	n := 0
+	try := func(limit state.Limit, after time.Duration) state.ClaimResult {
+		n++
+		c := limited(billing, rev, o, n, limit)
+		c.Live.Due, c.Live.Claimed = slotAt(0), slotAt(0).Add(after)
+		return r.claim(c)
+	}
+	for range 3 {
+		require.Equal(t, state.Claimed, try(slow, 0).Status)
+	}
+	require.Equal(t, slotAt(0).Add(time.Hour), try(slow, 0).NotBefore)
+	require.Equal(t, slotAt(0).Add(time.Second), try(quick, 0).NotBefore)
+	for i := range 5 {
+		at := time.Duration(i+1) * time.Second
+		require.Equal(t, state.Claimed, try(quick, at).Status)
+		require.Equal(t, state.ClaimQueued, try(quick, at+999*time.Millisecond).Status)
+	}
+	require.Equal(t, slotAt(0).Add(time.Hour), try(slow, time.Minute).NotBefore, "the quick ones do not put it off")
+	require.Equal(t, state.Claimed, try(slow, time.Hour).Status)
+	require.Equal(t, state.ClaimQueued, try(slow, time.Hour).Status)
+}
+
 func (r *rig) count(prefix string) int {
 	res, err := r.db.Range(context.Background(), prefix, end(prefix), kv.RangeOptions{})
 	require.NoError(r.t, err)
 	return len(res.KVs)
+}
+
+// A place that cannot be read counts as taken. A key among them that is none shuts the
+// limit, or the gate, where claims meet it: what is due waits or is skipped, and the key is
+// told. No claim fails by it, and all goes on once it is deleted.
+func TestUnreadablePlaces(t *testing.T) {
+	r := newRig(t)
+	rev, o := r.setJob(billing), r.register("n1")
+	db, three := state.Limit{Name: "db", Max: 3}, state.Gate{Policy: state.OverlapAllow, Limit: 3}
+	for i, of := range []struct {
+		name string
+		fit  int // how many runs start beside it
+	}{{"0002", 2}, {"0002/x", 3}, {"!", 3}, {"1", 0}, {"0005/x", 0}, {"abc", 0}, {"9999", 0}} {
+		atLimit, atGate := r.s.keys.limitPlaces(db.ID("default"))+of.name, r.s.keys.placesOf(billing, "")+of.name
+		r.put(atLimit, "\xff")
+		r.put(atGate, "\xff")
+		var live []state.Live
+		for n := range 4 {
+			waits, skipped := limited(billing, rev, o, 20*i+n, db), gated(billing, rev, o, 20*i+10+n, three)
+			if n < of.fit {
+				live = append(live, r.start(waits), r.start(skipped))
+				continue
+			}
+			require.Equal(t, state.ClaimQueued, r.claim(waits).Status, of.name)
+			require.Equal(t, state.ClaimSkipped, r.claim(skipped).Status, of.name)
+		}
+		held, err := r.s.LimitHolders(t.Context(), db.ID("default"))
+		require.NoError(t, err)
+		require.Contains(t, held, Holder{Unreadable: atLimit})
+		held, err = r.s.GateHolders(t.Context(), billing, three)
+		require.NoError(t, err)
+		require.Contains(t, held, Holder{Unreadable: atGate})
+		require.Len(t, held, of.fit+1)
+		if of.fit == 0 {
+			rec, _ := r.record(billing, slotRun(20*i+10))
+			require.Equal(t, "the run of the key "+atGate+", which cannot be read, was live", rec.Detail)
+		}
+		for _, l := range live {
+			r.end(l)
+		}
+		r.remove(atLimit)
+		r.remove(atGate)
+		r.end(r.start(limited(billing, rev, o, 20*i+19, db)))
+		r.end(r.start(gated(billing, rev, o, 20*i+18, three)))
+	}
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -104,29 +105,51 @@ type taker struct {
 
 // name is how a verdict names it to a job.
 func (h *taker) name(to state.JobID) string {
-	if h.job == to {
+	switch {
+	case h.run == "":
+		return "the run of the key " + h.key + ", which cannot be read,"
+	case h.job == to:
 		return "run " + string(h.run)
 	}
 	return "run " + string(h.run) + " of " + h.job.String()
 }
 
-// takers reads the places at a claim's gate. One that cannot be read is taken by
-// a run that nobody knows.
-func takers(t *claimTry, kvs []kv.KeyValue) ([]taker, error) {
+// takersAt reads the places of a gate or a limit, in order of their keys. One that cannot
+// be read is taken by a run that nobody knows. So is a key that is none: see full.
+func (s *Store) takersAt(prefix, namespace string, kvs []kv.KeyValue) []taker {
 	all := make([]taker, len(kvs))
 	for i, found := range kvs {
-		n, err := strconv.Atoi(found.Key[len(t.places):])
-		if err != nil {
-			return nil, fmt.Errorf("%w: key %q is no place at a gate", ErrCorrupt, found.Key)
-		}
-		all[i] = taker{key: found.Key, mod: found.ModRevision, place: n, job: state.JobID{Namespace: t.c.Job.Namespace}}
+		t := taker{key: found.Key, mod: found.ModRevision}
+		name := found.Key[len(prefix):]
 		var p statev1.Place
-		if err := proto.Unmarshal(found.Value, &p); err == nil {
-			all[i].job.Name, all[i].run = p.GetJob(), state.RunID(p.GetRun())
+		var err error
+		t.place, err = strconv.Atoi(name)
+		switch {
+		case err != nil || placePart(t.place) != name || t.place > state.MaxConcurrent:
+			t.place, err = 0, errNoPlace
+		default:
+			if err = proto.Unmarshal(found.Value, &p); err == nil && p.GetRun() == "" {
+				err = errNoPlace
+			}
 		}
+		if err != nil {
+			s.log.Error("unreadable place counts as taken; delete its key once no run that could have it is at work", "key", found.Key, "err", err)
+			all[i] = t
+			continue
+		}
+		t.job, t.run = state.JobID{Namespace: p.GetNamespace(), Name: p.GetJob()}, state.RunID(p.GetRun())
+		if t.job.Namespace == "" { // as places at gates have it
+			t.job.Namespace = namespace
+		}
+		all[i] = t
 	}
-	return all, nil
+	return all
 }
+
+var errNoPlace = errors.New("it is no place of a run")
+
+// placePart is the last part of the key of a place, from 1. They sort by number.
+func placePart(n int) string { return fmt.Sprintf("%04d", n) }
 
 // holders are the runs that keep a refused claim's gate shut; nil: it is open.
 func (v *refusal) holders(t *claimTry) []taker {
@@ -139,18 +162,27 @@ func (v *refusal) holders(t *claimTry) []taker {
 	case t.places == "":
 		return nil
 	}
-	// The limit counts: so a limit that was lowered, or that is another job's,
-	// shuts the gate while a place beyond it is taken.
-	n := 0
-	for i := range v.taken {
-		if n++; v.taken[i].place > c.Gate.Limit {
-			return v.taken
-		}
-	}
-	if n >= c.Gate.Limit {
+	if full(t.places, v.taken, c.Gate.Limit) {
 		return v.taken
 	}
 	return nil
+}
+
+// full tells whether none of so many places can be taken. The limit counts: so one that
+// was lowered, or that is another job's, is reached while a place beyond it is taken. What
+// is no place is as good as one where claims, which compare that nothing is beyond the
+// limit, meet it.
+func full(prefix string, taken []taker, limit int) bool {
+	n, beyond := 0, prefix+placePart(limit+1)
+	for i := range taken {
+		if taken[i].key >= beyond {
+			return true
+		}
+		if taken[i].place > 0 {
+			n++
+		}
+	}
+	return n >= limit
 }
 
 // takePlace has a claim take its place at the gate, if that is free, and none is

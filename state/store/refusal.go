@@ -155,13 +155,11 @@ func (s *Store) decodeRefusal(t *claimTry, res kv.TxnResult) (refusal, error) {
 		}
 	}
 	if t.places != "" {
-		if v.taken, err = takers(t, res.Results[0].KVs); err != nil {
-			return v, err
-		}
+		v.taken = s.takersAt(t.places, t.c.Job.Namespace, res.Results[0].KVs)
 		res.Results = res.Results[1:]
 	}
-	v.reached, err = s.decodeLimits(t, res.Results)
-	return v, err
+	v.reached = s.decodeLimits(t, res.Results)
+	return v, nil
 }
 
 // asksPending tells whether it matters to the claim if the run waits.

@@ -254,7 +254,7 @@ func (w *waiter) words() string {
 		return "the job is paused"
 	case leaderdv1.WaitsFor_WAITS_FOR_START:
 		return "an executor has it and has not claimed it yet"
-	case leaderdv1.WaitsFor_WAITS_FOR_STORE, leaderdv1.WaitsFor_WAITS_FOR_UNSPECIFIED:
+	case leaderdv1.WaitsFor_WAITS_FOR_STORE, leaderdv1.WaitsFor_WAITS_FOR_CIRCUIT, leaderdv1.WaitsFor_WAITS_FOR_UNSPECIFIED:
 	}
 	return ""
 }

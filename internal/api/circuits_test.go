@@ -9,6 +9,7 @@ import (
 
 	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
 )
@@ -106,4 +107,47 @@ func TestListRunsOfChain(t *testing.T) {
 	require.Equal(t, []string{"namespaces/default/jobs/a/runs/" + first}, b.GetUpstream())
 	require.Equal(t, "onFailure", b.GetHooks()[0].GetName())
 	require.Equal(t, leaderdv1.Run_STATE_PENDING, b.GetHooks()[0].GetState())
+}
+
+// A run that its job's circuit lets not start is listed with that.
+func TestQueueOfACircuit(t *testing.T) {
+	s := serve(t, nil)
+	ctx := t.Context()
+	for _, name := range []string{"a", "b"} {
+		_, err := s.jobs.UpdateJob(ctx, &leaderdv1.UpdateJobRequest{AllowMissing: true, Job: &leaderdv1.Job{
+			Name: "namespaces/default/jobs/" + name, Spec: noopSpec(func(s *leaderdv1.JobSpec) {
+				if name == "a" {
+					s.CircuitBreaker = &leaderdv1.CircuitBreaker{Failures: 3}
+				}
+			}),
+		}})
+		require.NoError(t, err)
+	}
+	first := func(circuit *statev1.Circuit, attempt int32) *leaderdv1.QueuedRun {
+		s.write(t, "circuits/default/job/a", circuit)
+		s.queue.waiting = nil
+		for _, job := range []string{"a", "b", "gone"} {
+			s.queue.waiting = append(s.queue.waiting, &workerv1.Waiting{Namespace: "default", Job: job, Run: &leaderdv1.QueuedRun{
+				Run: "20260101T000000Z", Attempt: attempt, WaitsFor: leaderdv1.WaitsFor_WAITS_FOR_START, Detail: "soon",
+			}})
+		}
+		res, err := s.queued.ListQueue(ctx, &leaderdv1.ListQueueRequest{Parent: "namespaces/default"})
+		require.NoError(t, err)
+		for _, r := range res.GetRuns()[1:] {
+			require.Equal(t, leaderdv1.WaitsFor_WAITS_FOR_START, r.GetWaitsFor(), r.GetRun())
+		}
+		return res.GetRuns()[0]
+	}
+	now := s.wall()
+	open := &statev1.Circuit{State: uint32(state.CircuitOpen), Until: codec.Micros(now.Add(time.Hour)), Detail: "3 runs in a row failed"}
+	r := first(open, 1)
+	require.Equal(t, leaderdv1.WaitsFor_WAITS_FOR_CIRCUIT, r.GetWaitsFor())
+	require.Equal(t, "the circuit is open: 3 runs in a row failed", r.GetDetail())
+	require.WithinDuration(t, now.Add(time.Hour), r.GetUntil().AsTime(), time.Millisecond)
+	require.Equal(t, leaderdv1.WaitsFor_WAITS_FOR_START, first(open, 2).GetWaitsFor(), "what has begun is not asked")
+	r = first(&statev1.Circuit{State: uint32(state.CircuitHalfOpen), ProbeJob: "b", ProbeRun: "20261130T020500Z", Detail: "x"}, 1)
+	require.Equal(t, leaderdv1.WaitsFor_WAITS_FOR_CIRCUIT, r.GetWaitsFor())
+	require.Equal(t, []string{"namespaces/default/jobs/b/runs/20261130T020500Z"}, r.GetHeldBy())
+	open.Until = codec.Micros(now.Add(-time.Second))
+	require.Equal(t, leaderdv1.WaitsFor_WAITS_FOR_START, first(open, 1).GetWaitsFor(), "it is the probe")
 }

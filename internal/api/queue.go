@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -62,10 +63,15 @@ func (s *queueService) ListQueue(ctx context.Context, req *leaderdv1.ListQueueRe
 		return nil, s.unavailable(ctx, req.GetParent(), err)
 	}
 	res := &leaderdv1.ListQueueResponse{Total: waiting.GetTotal()}
-	holders := &holderCache{cfg: s.cfg, limits: map[state.LimitID][]store.Holder{}, gates: map[state.JobID][]store.Holder{}}
+	holders := &holderCache{
+		cfg: s.cfg, limits: map[state.LimitID][]store.Holder{}, gates: map[state.JobID][]store.Holder{}, circuits: map[state.JobID]state.Circuit{},
+	}
 	for _, w := range waiting.GetWaiting() {
 		r := w.GetRun()
 		id := state.JobID{Namespace: w.GetNamespace(), Name: w.GetJob()}
+		if err = holders.explain(ctx, id, r); err != nil {
+			return nil, failOf(ctx, s.cfg.Logger, reads, leaderdv1.ErrorReason_ERROR_REASON_JOB_NOT_FOUND, req.GetParent(), err)
+		}
 		held, err := holders.of(ctx, id, w)
 		if err != nil {
 			return nil, failOf(ctx, s.cfg.Logger, reads, leaderdv1.ErrorReason_ERROR_REASON_JOB_NOT_FOUND, req.GetParent(), err)
@@ -105,6 +111,43 @@ type holderCache struct {
 	looks  int
 	limits map[state.LimitID][]store.Holder
 	gates  map[state.JobID][]store.Holder
+	// circuits are those that let no run start; the zero Circuit for a job of which that is
+	// not so.
+	circuits map[state.JobID]state.Circuit
+}
+
+// explain tells of a run that an executor has and does not start if it is for its job's
+// circuit: most runs are skipped then, but those of backfills, and slots that are caught up
+// one after another, wait.
+func (c *holderCache) explain(ctx context.Context, id state.JobID, r *leaderdv1.QueuedRun) error {
+	if r.GetWaitsFor() != leaderdv1.WaitsFor_WAITS_FOR_START || r.GetAttempt() > 1 || r.GetShard() > 0 {
+		return nil // what has begun goes on
+	}
+	circuit, known := c.circuits[id]
+	if !known {
+		if c.looks >= maxLooks {
+			return nil
+		}
+		c.looks++
+		var err error
+		circuit, _, err = c.cfg.Circuits.GetCircuit(ctx, id)
+		if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrNoCircuit) && !errors.Is(err, store.ErrCorrupt) {
+			return err
+		}
+		c.circuits[id] = circuit
+	}
+	if ok, _ := circuit.Admits(c.cfg.Wall()); ok {
+		return nil
+	}
+	switch circuit.State {
+	case state.CircuitClosed:
+	case state.CircuitOpen:
+		r.Until = timeOf(circuit.Until)
+	case state.CircuitHalfOpen:
+		r.HeldBy = append(r.HeldBy, runName(state.JobID{Namespace: id.Namespace, Name: circuit.ProbeJob}, circuit.Probe))
+	}
+	r.WaitsFor, r.Detail = leaderdv1.WaitsFor_WAITS_FOR_CIRCUIT, "the circuit is "+strings.ReplaceAll(circuit.State.String(), "_", "-")+": "+circuit.Detail
+	return nil
 }
 
 // of are the runs that keep a run waiting, none where that is not by runs.

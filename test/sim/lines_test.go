@@ -86,3 +86,27 @@ func TestPlacesAndTokensOfOneName(t *testing.T) {
 		w.verify(true)
 	})
 }
+
+// A backfill waits while its job's circuit is open, and is listed as about to start: for
+// want of more the API then tells of the circuit.
+func TestBackfillAtACircuit(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("j").with(func(s *state.JobSpec) {
+			s.CircuitBreaker = &state.CircuitBreaker{Failures: 1, CoolDown: time.Minute}
+		})
+		w.put(j)
+		c := w.small()
+		w.history.does(j, 0, state.StateFailed)
+		w.pass(2 * time.Second)
+		w.trigger(j, 1, false)
+		w.pass(2 * time.Second)
+		w.history.does(j, 0, state.StateSucceeded)
+		id, err := w.backfill(j, 1, longAgo(2), nil)
+		require.NoError(t, err)
+		w.pass(10 * time.Second)
+		require.Equal(t, map[string]int{"j WAITS_FOR_START ": 1}, w.waiting(c))
+		w.pass(2 * time.Minute)
+		require.Len(t, w.backfilled(j, id), 2)
+		w.verify(true)
+	})
+}

@@ -51,6 +51,8 @@ const (
 	WaitsFor_WAITS_FOR_STORE WaitsFor = 10
 	// Nothing: an executor has it, and is about to start it.
 	WaitsFor_WAITS_FOR_START WaitsFor = 11
+	// The circuit of its job, which lets no run start.
+	WaitsFor_WAITS_FOR_CIRCUIT WaitsFor = 12
 )
 
 // Enum value maps for WaitsFor.
@@ -68,6 +70,7 @@ var (
 		9:  "WAITS_FOR_RESUME",
 		10: "WAITS_FOR_STORE",
 		11: "WAITS_FOR_START",
+		12: "WAITS_FOR_CIRCUIT",
 	}
 	WaitsFor_value = map[string]int32{
 		"WAITS_FOR_UNSPECIFIED": 0,
@@ -82,6 +85,7 @@ var (
 		"WAITS_FOR_RESUME":      9,
 		"WAITS_FOR_STORE":       10,
 		"WAITS_FOR_START":       11,
+		"WAITS_FOR_CIRCUIT":     12,
 	}
 )
 
@@ -246,10 +250,11 @@ type QueuedRun struct {
 	Detail string `protobuf:"bytes,9,opt,name=detail,proto3" json:"detail,omitempty"`
 	// WAITS_FOR_LIMIT, WAITS_FOR_RATE: the limit's name.
 	Limit string `protobuf:"bytes,10,opt,name=limit,proto3" json:"limit,omitempty"`
-	// WAITS_FOR_RATE, WAITS_FOR_RETRY, WAITS_FOR_TIME: until when, as far as is known.
+	// WAITS_FOR_RATE, WAITS_FOR_RETRY, WAITS_FOR_TIME, WAITS_FOR_CIRCUIT: until when, as far
+	// as is known.
 	Until *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=until,proto3" json:"until,omitempty"`
-	// WAITS_FOR_RUNS, WAITS_FOR_LIMIT: resource names of the runs that it waits for, at
-	// most 20.
+	// WAITS_FOR_RUNS, WAITS_FOR_LIMIT, WAITS_FOR_CIRCUIT: resource names of the runs that it
+	// waits for, at most 20.
 	HeldBy []string `protobuf:"bytes,12,rep,name=held_by,json=heldBy,proto3" json:"held_by,omitempty"`
 	// WAITS_FOR_LIMIT: how many runs are live there.
 	Held int32 `protobuf:"varint,13,opt,name=held,proto3" json:"held,omitempty"`
@@ -424,7 +429,7 @@ const file_leaderd_v1_queue_proto_rawDesc = "" +
 	"\aheld_by\x18\f \x03(\tR\x06heldBy\x12\x12\n" +
 	"\x04held\x18\r \x01(\x05R\x04held\x12\x10\n" +
 	"\x03max\x18\x0e \x01(\x05R\x03max\x12\x1a\n" +
-	"\bresource\x18\x0f \x01(\tR\bresource*\x8f\x02\n" +
+	"\bresource\x18\x0f \x01(\tR\bresource*\xa6\x02\n" +
 	"\bWaitsFor\x12\x19\n" +
 	"\x15WAITS_FOR_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eWAITS_FOR_RUNS\x10\x01\x12\x13\n" +
@@ -438,7 +443,8 @@ const file_leaderd_v1_queue_proto_rawDesc = "" +
 	"\x10WAITS_FOR_RESUME\x10\t\x12\x13\n" +
 	"\x0fWAITS_FOR_STORE\x10\n" +
 	"\x12\x13\n" +
-	"\x0fWAITS_FOR_START\x10\v2X\n" +
+	"\x0fWAITS_FOR_START\x10\v\x12\x15\n" +
+	"\x11WAITS_FOR_CIRCUIT\x10\f2X\n" +
 	"\fQueueService\x12H\n" +
 	"\tListQueue\x12\x1c.leaderd.v1.ListQueueRequest\x1a\x1d.leaderd.v1.ListQueueResponseB7Z5github.com/leaderd/leaderd/proto/leaderd/v1;leaderdv1b\x06proto3"
 

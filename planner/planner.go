@@ -80,6 +80,10 @@ type Store interface {
 	// RetireJob deletes a job that a submission made, if it has no run any more, live or
 	// past.
 	RetireJob(ctx context.Context, term state.Term, id state.JobID, now time.Time) (done bool, err error)
+	// SweepCircuits forgets the circuits that no job names any more.
+	SweepCircuits(ctx context.Context, term state.Term) error
+	// SweepPlaces gives places at gates and limits back whose runs have no record.
+	SweepPlaces(ctx context.Context, term state.Term) (freed int, err error)
 	// ForgetJob removes what is kept of a job that was deleted before an instant and
 	// has no history any more.
 	ForgetJob(ctx context.Context, term state.Term, id state.JobID, before time.Time) (done bool, err error)

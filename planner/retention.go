@@ -87,10 +87,8 @@ func (t *term) retain(ctx context.Context) error {
 			return nil //nolint:nilerr // ctx ended
 		}
 		t.told(r)
-		if err := t.store.SweepRates(ctx, t.leadership, t.now().Add(-idleRate)); errors.Is(err, state.ErrTermLost) {
+		if err := t.sweepRest(ctx); err != nil {
 			return err
-		} else if err != nil && ctx.Err() == nil {
-			t.cfg.Logger.Warn("rates that are not used any more could not be forgotten; the next round tries again", "err", err)
 		}
 		wait := t.cfg.Retention.Period - t.now().Sub(r.begun)
 		switch {
@@ -104,6 +102,26 @@ func (t *term) retain(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// sweepRest forgets what is kept for many jobs and is not used any more. Its error ends the
+// term.
+func (t *term) sweepRest(ctx context.Context) error {
+	for _, sweep := range []func() error{
+		func() error { return t.store.SweepRates(ctx, t.leadership, t.now().Add(-idleRate)) },
+		func() error { return t.store.SweepCircuits(ctx, t.leadership) },
+		func() error {
+			_, err := t.store.SweepPlaces(ctx, t.leadership)
+			return err
+		},
+	} {
+		if err := sweep(); errors.Is(err, state.ErrTermLost) {
+			return err
+		} else if err != nil && ctx.Err() == nil {
+			t.cfg.Logger.Warn("what is not used any more could not be forgotten; the next round tries again", "err", err)
+		}
+	}
+	return nil
 }
 
 // rest waits; false where ctx ends first.

@@ -112,13 +112,13 @@ func (b *batcher) commit(batch []*request, how shape, unsure bool) {
 		case err == nil:
 			answer(batch, res, how)
 			return
-		case (errors.Is(err, kv.ErrInvalid) || errors.Is(err, kv.ErrLeaseNotFound)) && len(batch) > 1:
+		case spoiled(err) && len(batch) > 1:
 			// One of them spoils the others: find it.
 			b.metrics.retries.WithLabelValues("invalid").Inc()
 			b.commit(batch[:len(batch)/2], single, unsure)
 			b.commit(batch[len(batch)/2:], single, unsure)
 			return
-		case errors.Is(err, kv.ErrInvalid), errors.Is(err, kv.ErrLeaseNotFound), errors.Is(err, kv.ErrNoSpace), errors.Is(err, kv.ErrPermission):
+		case spoiled(err), errors.Is(err, kv.ErrNoSpace), errors.Is(err, kv.ErrPermission):
 			// etcd carries out the very request that crosses its quota.
 			if unsure || errors.Is(err, kv.ErrNoSpace) {
 				err = fmt.Errorf("%w: %w", kv.ErrUnknown, err)
@@ -139,6 +139,11 @@ func (b *batcher) commit(batch []*request, how shape, unsure bool) {
 		}
 		time.Sleep(wait/2 + rand.N(wait/2))
 	}
+}
+
+// spoiled tells whether a transaction was refused for what is in it.
+func spoiled(err error) bool {
+	return errors.Is(err, kv.ErrInvalid) || errors.Is(err, kv.ErrLeaseNotFound)
 }
 
 // wanted leaves out the requests whose callers have gone.

@@ -132,8 +132,10 @@ type verifier struct {
 	findings          []history.Violation
 	more              int
 	unchecked         []history.Unchecked
-	notes             []string
-	unjudged          int
+	// held are the places at limits, of all jobs.
+	held     []history.HeldPlace
+	notes    []string
+	unjudged int
 	// heldBy names the job that holds the watermark, and why, for the end of a
 	// sentence; empty where the leader knows of none.
 	heldBy string
@@ -208,7 +210,7 @@ func (v *verifier) verify(ctx context.Context, a *api, parents []string) error {
 			return fmt.Errorf("there is no job %s, and there was none", shortJob(parent))
 		}
 	}
-	return nil
+	return v.limits(ctx, a)
 }
 
 // job judges one job.
@@ -277,6 +279,7 @@ func (v *verifier) add(read reading, report *history.Report, found []history.Vio
 		v.unjudged++
 	}
 	v.slots += report.Slots
+	v.held = append(v.held, report.Held...)
 	for i := range f.Runs {
 		r := &f.Runs[i]
 		if t, ok := runTime(r.ID); ok && (t.Before(v.from) || t.After(v.to)) {

@@ -141,6 +141,7 @@ func (r *reading) versions(job string, newestFirst []*leaderdv1.JobVersion, from
 			Key:        spec.GetConcurrencyKey(),
 			Deadline:   defaultDeadline,
 		}
+		x.Limits = limitFacts(job, spec)
 		x.Limit = int(spec.GetMaxConcurrent())
 		if spec.GetOverlap() != leaderdv1.Overlap_OVERLAP_ALLOW {
 			x.Limit = max(x.Limit, 1)
@@ -168,6 +169,22 @@ func (r *reading) versions(job string, newestFirst []*leaderdv1.JobVersion, from
 		r.notes = append(r.notes, fmt.Sprintf("%s: slots up to %s are not judged: versions before generation %d are not kept, or cannot be read",
 			job, since.Format(time.RFC3339), known[0].Generation))
 	}
+}
+
+// limitFacts are the limits of a spec that bound how many runs are live at a time.
+func limitFacts(job string, spec *leaderdv1.JobSpec) (all []history.Limit) {
+	for _, l := range spec.GetLimits() {
+		if l.GetMax() == 0 {
+			continue
+		}
+		namespace, _, _ := strings.Cut(job, "/")
+		name := namespace + "/" + l.GetName()
+		if l.GetScope() == leaderdv1.Limit_SCOPE_CLUSTER {
+			name = l.GetName() + " of the cluster"
+		}
+		all = append(all, history.Limit{Name: name, Max: int(l.GetMax())})
+	}
+	return all
 }
 
 // clockRules are what a spec says of clocks that are set.

@@ -252,6 +252,19 @@ var spoilt = []struct {
 			}
 		}
 	}},
+	{"more runs of two jobs than their limit allows", history.Overlap, func(m *maker) {
+		limits := []history.Limit{{Name: "default/db", Max: 2}}
+		for _, job := range []string{"a", "b"} {
+			for i := range m.Jobs[job] {
+				m.Jobs[job][i].Limits = limits
+			}
+		}
+		m.run("b", id(8)+"-trigger-00000001", at(8), 63, "two")
+		m.run("b", id(8)+"-trigger-00000002", at(8), 65, "two")
+		m.Runs[len(m.Runs)-2].Ended = 70
+		r, _, _ := m.find("b", 6)
+		r.Ended = 66
+	}},
 	{"attempts that ran side by side", history.Overlap, func(m *maker) {
 		r, _, _ := m.find("a", 1)
 		r.Attempts[0].Ended = at(2.5)

@@ -36,6 +36,8 @@ func Check(f *Facts) Report {
 	}
 	c.backfills()
 	c.places()
+	c.report.Held = c.held()
+	c.found = append(c.found, Crowded(c.report.Held)...)
 	c.marks()
 	c.losses()
 	c.waits()

@@ -138,6 +138,8 @@ type Version struct {
 	// job or of Key if that is set; 0: none do.
 	Limit int
 	Key   string
+	// Limits are those on how many runs of several jobs are live at a time.
+	Limits []Limit
 	// Queues tells that runs wait for others, of the job or at a limit, and go on with
 	// the newest version.
 	Queues bool

@@ -117,6 +117,9 @@ type Report struct {
 	Unchecked []Unchecked
 	// Slots is how many due slots were accounted for or not.
 	Slots int64
+	// Held are the places at limits that the facts tell of: whoever reads job after job
+	// puts them together for Crowded.
+	Held []HeldPlace
 	// More is how many violations were left out.
 	More int
 }

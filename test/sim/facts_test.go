@@ -59,6 +59,11 @@ func (c *checker) versionFacts(f *past.Facts) {
 				AtMostOnce: spec.Guarantee == state.AtMostOnce, Exclusive: spec.Exclusive(), Deadline: spec.StartDeadline,
 				Limit: gate.Limit, Key: gate.Key, Queues: gate.Queues() || len(spec.Limits) > 0,
 			}
+			for i := range spec.Limits {
+				if l := &spec.Limits[i]; l.Max > 0 {
+					x.Limits = append(x.Limits, past.Limit{Name: l.ID(id.Namespace).Namespace + "/" + l.Name, Max: l.Max})
+				}
+			}
 			if v.Paused && v.PauseActor == state.Leaderd {
 				x.PausedAfter = spec.PauseAfterFailures
 			}

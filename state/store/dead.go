@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/leaderd/leaderd/state"
@@ -11,10 +12,10 @@ import (
 // Dead letters lie beside the history: a copy of the verdict, written with it in one
 // transaction, so that neither is there without the other. Unlike the record it goes
 // when it is requeued or dropped, or when there are too many of its job, and not with
-// the history.
+// the history. What a run was to work on stays as long as there is either.
 
 // maxTrimmed is how many dead letters one transaction drops.
-const maxTrimmed = 64
+const maxTrimmed = 32
 
 // buryRequest adds the dead letter of a verdict to the request that stores it, where
 // the job keeps them.
@@ -115,70 +116,160 @@ func (s *Store) GetDead(ctx context.Context, id state.JobID, run state.RunID) (s
 // a submitted one was to work on the new one, which is then a submitted one too, gets.
 // Errors are those of PutPending; ErrNotFound also where the dead letter is not there.
 func (s *Store) RequeueDead(ctx context.Context, p state.Pending) (state.Pending, error) {
-	rec, err := s.GetDead(ctx, p.Job, p.Origin)
-	if err != nil {
-		return p, err
-	}
-	var payload []byte
-	p.Chain = rec.Chain
-	if p.Origin.Kind().Given() {
-		if payload, err = s.GetPayload(ctx, p.Job, p.Origin); err != nil {
+	for range maxTries {
+		rec, err := s.GetDead(ctx, p.Job, p.Origin)
+		if err != nil {
 			return p, err
 		}
+		l := letter{run: p.Origin, revision: rec.Revision}
+		var payload []byte
+		p.Chain = rec.Chain
+		if p.Origin.Kind().Given() {
+			if payload, err = s.GetPayload(ctx, p.Job, p.Origin); err != nil {
+				return p, err
+			}
+			if err := s.lookForRecords(ctx, p.Job, []*letter{&l}); err != nil {
+				return p, fmt.Errorf("requeue %s %s: %w", p.Job, p.Origin, err)
+			}
+		}
+		p.Revision, err = s.putPending(ctx, &p, &l, payload)
+		if errors.Is(err, errMoved) {
+			continue
+		}
+		if err != nil {
+			return p, fmt.Errorf("requeue %s %s: %w", p.Job, p.Origin, err)
+		}
+		return p, nil
 	}
-	if p.Revision, err = s.putPending(ctx, &p, rec.Revision, payload); err != nil {
-		return p, fmt.Errorf("requeue %s %s: %w", p.Job, p.Origin, err)
+	return p, fmt.Errorf("requeue %s %s: %w", p.Job, p.Origin, ErrContended)
+}
+
+// letter is a dead letter that is to go.
+type letter struct {
+	run      state.RunID
+	revision int64 // of its key
+	// record tells whether the run's record was there, of a run that may have been given a
+	// payload.
+	record bool
+}
+
+// lookForRecords tells of which dead letters there still is the record.
+func (s *Store) lookForRecords(ctx context.Context, id state.JobID, letters []*letter) error {
+	var read []kv.Op
+	for _, l := range letters {
+		read = append(read, keyOnly(s.keys.historyRun(id, l.run)))
 	}
-	return p, nil
+	res, _, err := s.send(ctx, kv.Txn{Then: read}) // too many reads for group commit
+	if err != nil {
+		return err
+	}
+	for i, l := range letters {
+		l.record = len(res.Results[i].KVs) > 0
+	}
+	return nil
+}
+
+// dropLetter has a transaction drop a dead letter, and with it what the run was to work on
+// where the record has gone: else that goes with the record.
+func (s *Store) dropLetter(t *kv.Txn, id state.JobID, l *letter) {
+	t.Then = append(t.Then, kv.Delete(s.keys.deadRun(id, l.run)))
+	switch record := s.keys.historyRun(id, l.run); {
+	case !l.run.Kind().Given():
+	case l.record:
+		t.If = append(t.If, present(record))
+	default:
+		t.If = append(t.If, absent(record))
+		t.Then = append(t.Then, kv.Delete(s.keys.payload(id, l.run)))
+	}
 }
 
 // DropDead deletes a dead letter. Errors: ErrNotFound where there is none, and those of
 // package kv.
 func (s *Store) DropDead(ctx context.Context, id state.JobID, run state.RunID) error {
-	key := s.keys.deadRun(id, run)
-	res, err := s.look(ctx, keyOnly(key))
-	if err == nil && len(res.Results[0].KVs) == 0 {
-		err = ErrNotFound
-	}
-	if err == nil {
-		// If it goes meanwhile by another call, it is gone all the same.
-		_, err = s.batch.do(ctx, &request{txn: kv.Txn{Then: []kv.Op{kv.Delete(key)}}, writes: []uint64{s.batch.hash(key)}})
-	}
-	if err != nil {
+	if err := s.dropDead(ctx, id, run); err != nil {
 		return fmt.Errorf("drop dead letter %s %s: %w", id, run, err)
 	}
 	return nil
+}
+
+func (s *Store) dropDead(ctx context.Context, id state.JobID, run state.RunID) error {
+	for try := range maxTries {
+		res, err := s.look(ctx, keyOnly(s.keys.deadRun(id, run)), keyOnly(s.keys.historyRun(id, run)))
+		switch {
+		case err != nil:
+			return err
+		case len(res.Results[0].KVs) == 0 && try == 0:
+			return ErrNotFound
+		case len(res.Results[0].KVs) == 0:
+			return nil // it went by an earlier try, or by another call
+		}
+		r := &request{writes: []uint64{s.batch.hash(s.keys.deadRun(id, run))}}
+		s.dropLetter(&r.txn, id, &letter{run: run, record: len(res.Results[1].KVs) > 0})
+		if res, err = s.batch.do(ctx, r); err != nil || res.Succeeded {
+			return err
+		}
+	}
+	return ErrContended
 }
 
 // TrimDead drops the dead letters of a job that were due first, down to keep of them,
 // while the term stands, and answers how many. Errors are those of package kv, and
 // state.ErrTermLost.
 func (s *Store) TrimDead(ctx context.Context, term state.Term, id state.JobID, keep int) (dropped int, err error) {
-	from := s.keys.deadOf(id)
-	for {
-		res, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
-			return s.kv.Range(ctx, from, end(from), kv.RangeOptions{Limit: maxTrimmed, KeysOnly: true})
-		})
+	for refused := 0; refused < maxTries; {
+		n, done, err := s.trimDead(ctx, term, id, keep)
 		if err != nil {
 			return dropped, fmt.Errorf("trim dead letters of %s: %w", id, err)
 		}
-		n := min(int(res.Count)-keep, len(res.KVs))
-		if n <= 0 {
+		if done {
 			return dropped, nil
 		}
-		r := &request{}
-		for _, found := range res.KVs[:n] {
-			// One that is requeued or dropped meanwhile is gone all the same.
-			r.txn.Then = append(r.txn.Then, kv.Delete(found.Key))
-			r.writes = append(r.writes, s.batch.hash(found.Key))
-		}
-		got, err := s.lead(ctx, term, r)
-		if err == nil && !got.Succeeded {
-			err = over(term, got)
-		}
-		if err != nil {
-			return dropped, fmt.Errorf("trim dead letters of %s: %w", id, err)
+		if n == 0 {
+			refused++
 		}
 		dropped += n
 	}
+	return dropped, fmt.Errorf("trim dead letters of %s: %w", id, ErrContended)
+}
+
+// trimDead carries out one step; done tells that there was none to do.
+func (s *Store) trimDead(ctx context.Context, term state.Term, id state.JobID, keep int) (dropped int, done bool, err error) {
+	from := s.keys.deadOf(id)
+	res, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
+		return s.kv.Range(ctx, from, end(from), kv.RangeOptions{Limit: maxTrimmed, KeysOnly: true})
+	})
+	if err != nil {
+		return 0, false, err
+	}
+	n := min(int(res.Count)-keep, len(res.KVs))
+	if n <= 0 {
+		return 0, true, nil
+	}
+	r := &request{}
+	var given []*letter
+	for _, found := range res.KVs[:n] {
+		// One that is requeued or dropped meanwhile is gone all the same.
+		r.writes = append(r.writes, s.batch.hash(found.Key))
+		if run, err := runPart(found.Key[len(from):]); err == nil && run.Kind().Given() {
+			given = append(given, &letter{run: run})
+		} else {
+			r.txn.Then = append(r.txn.Then, kv.Delete(found.Key))
+		}
+	}
+	if len(given) > 0 {
+		if err := s.lookForRecords(ctx, id, given); err != nil {
+			return 0, false, err
+		}
+	}
+	for _, l := range given {
+		s.dropLetter(&r.txn, id, l)
+	}
+	got, err := s.lead(ctx, term, r)
+	if err != nil {
+		return 0, false, err
+	}
+	if !got.Succeeded {
+		return 0, false, over(term, got)
+	}
+	return n, false, nil
 }

@@ -23,7 +23,7 @@ import (
 // that reaches the store later still may be left beside its own claimed run;
 // the claim of that one is refused, since the run is live or has a verdict.
 func (s *Store) PutPending(ctx context.Context, p state.Pending) (state.Pending, error) {
-	revision, err := s.putPending(ctx, &p, 0, nil)
+	revision, err := s.putPending(ctx, &p, nil, nil)
 	if err != nil {
 		return p, fmt.Errorf("put pending run %s %s: %w", p.Job, p.Run, err)
 	}
@@ -31,9 +31,10 @@ func (s *Store) PutPending(ctx context.Context, p state.Pending) (state.Pending,
 	return p, nil
 }
 
-// putPending is PutPending; dead is the revision of the dead letter of p.Origin that it
-// is made of, 0 for none, and payload what the run is to work on.
-func (s *Store) putPending(ctx context.Context, p *state.Pending, dead int64, payload []byte) (int64, error) {
+// putPending is PutPending; dead is the dead letter of p.Origin that it is made of, nil for
+// none, and payload what the run is to work on. errMoved: the record beside the dead letter
+// has gone since.
+func (s *Store) putPending(ctx context.Context, p *state.Pending, dead *letter, payload []byte) (int64, error) {
 	value, err := marshalPending(p)
 	if err != nil {
 		return 0, err
@@ -65,11 +66,11 @@ func (s *Store) putPending(ctx context.Context, p *state.Pending, dead int64, pa
 		if len(payload) > 0 {
 			t.Then = append(t.Then, kv.Put(s.keys.payload(p.Job, p.Run), payload, 0))
 		}
-		if dead != 0 {
+		if dead != nil {
 			key := s.keys.deadRun(p.Job, p.Origin)
-			t.If = append(t.If, unchanged(key, dead))
-			t.Then = append(t.Then, kv.Delete(key))
+			t.If = append(t.If, unchanged(key, dead.revision))
 			t.Else = append(t.Else, keyOnly(key))
+			s.dropLetter(&t, p.Job, dead)
 		}
 		var res kv.TxnResult
 		found := int64(0)
@@ -103,12 +104,15 @@ func (s *Store) putPending(ctx context.Context, p *state.Pending, dead int64, pa
 			}
 			return 0, ErrExists
 		}
-		if dead != 0 && modRevision(res.Results[3]) != dead {
+		if dead != nil && modRevision(res.Results[3]) != dead.revision {
 			return 0, ErrNotFound
 		}
 		job := res.Results[0].KVs
 		if len(job) == 0 {
 			return 0, ErrNotFound
+		}
+		if dead != nil && job[0].ModRevision == entry.Job.Revision {
+			return 0, errMoved
 		}
 		entry = s.jobEntry(job[0])
 	}

@@ -58,7 +58,8 @@ func (s *Store) decodeFloor(found []kv.KeyValue) state.Floor {
 type sweep struct {
 	*state.Sweep
 
-	saved    map[state.RunID]bool // runs that have checkpoints
+	saved    map[state.RunID]bool  // runs that have checkpoints
+	dead     map[state.RunID]int64 // dead letters of runs of the page that were given a payload
 	floor    state.Floor
 	gate     holder
 	busy     map[state.BackfillID]bool // backfills that are under way
@@ -183,6 +184,9 @@ func (s *Store) lookToSweep(ctx context.Context, of *state.Sweep) (*sweep, error
 	if sw.saved, err = s.savedRuns(ctx, of.Job); err != nil {
 		return nil, err
 	}
+	if sw.dead, err = s.deadRuns(ctx, of.Job, sw.plain); err != nil {
+		return nil, err
+	}
 	sw.gate = s.gateOf(of.Job, res.Results[0])
 	sw.busy = make(map[state.BackfillID]bool)
 	for _, found := range res.Results[1].KVs {
@@ -192,30 +196,6 @@ func (s *Store) lookToSweep(ctx context.Context, of *state.Sweep) (*sweep, error
 	}
 	sw.floor = s.decodeFloor(res.Results[2].KVs)
 	return sw, nil
-}
-
-// savedRuns are the runs of a job that have checkpoints, which go with their records:
-// few, since those of runs that succeeded have gone.
-func (s *Store) savedRuns(ctx context.Context, id state.JobID) (map[state.RunID]bool, error) {
-	saved := make(map[state.RunID]bool)
-	prefix := s.keys.checkpoints() + jobPart(id) + "/"
-	from, to := prefix, s.keys.checkpointsOfJob(id) // that of the job lies behind those of runs
-	for from < to {
-		res, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
-			return s.kv.Range(ctx, from, to, kv.RangeOptions{Limit: 1, KeysOnly: true})
-		})
-		if err != nil || len(res.KVs) == 0 {
-			return saved, err
-		}
-		run, err := runPart(res.KVs[0].Key[len(prefix):])
-		if err != nil {
-			from = res.KVs[0].Key + "\x00"
-			continue
-		}
-		saved[run] = true
-		from = end(s.keys.checkpointsOf(id, run))
-	}
-	return saved, nil
 }
 
 // over tells whether anything is to be removed from the segments, or by number.
@@ -345,8 +325,8 @@ func (s *Store) dropPlain(sw *sweep, remove []candidate) *step {
 	t := &step{}
 	for i := range remove {
 		c := &remove[i]
-		if len(t.txn.Then) >= sweepKeys {
-			break // checkpoints went too
+		if max(len(t.txn.Then), len(t.txn.If)) >= sweepKeys {
+			break // what was beside the records went too
 		}
 		t.remove(c.from.Key, c.from.ModRevision)
 		if sw.saved[c.run] {
@@ -354,7 +334,12 @@ func (s *Store) dropPlain(sw *sweep, remove []candidate) *step {
 			t.txn.Then = append(t.txn.Then, kv.DeleteRange(saved, end(saved)))
 		}
 		if c.run.Kind().Given() || c.record.GetResult() {
-			t.txn.Then = append(t.txn.Then, kv.Delete(s.keys.payload(sw.Job, c.run)), kv.Delete(s.keys.result(sw.Job, c.run)))
+			t.txn.Then = append(t.txn.Then, kv.Delete(s.keys.result(sw.Job, c.run)))
+			if letter := sw.dead[c.run]; letter != 0 { // which takes the payload with it
+				t.txn.If = append(t.txn.If, unchanged(s.keys.deadRun(sw.Job, c.run), letter))
+			} else {
+				t.txn.Then = append(t.txn.Then, kv.Delete(s.keys.payload(sw.Job, c.run)))
+			}
 		}
 		t.removed++
 		t.reach = later(t.reach, c.reach)

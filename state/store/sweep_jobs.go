@@ -68,10 +68,17 @@ func (s *Store) forgetJob(ctx context.Context, term state.Term, id state.JobID, 
 			kv.DeleteRange(versions, end(versions)), kv.Delete(s.keys.swept(id)),
 			kv.Delete(s.keys.ownCircuit(id)), // of runs that outlived it
 			kv.DeleteRange(s.keys.backfillsOf(id), end(s.keys.backfillsOf(id))),
-			kv.DeleteRange(s.keys.payloads(id), end(s.keys.payloads(id))),
 			kv.DeleteRange(s.keys.results(id), end(s.keys.results(id))),
 		},
 		Else: []kv.Op{keyOnly(term.Key)},
+	}
+	// Dead letters stay, with what they need. Without a live run there will be no other.
+	letters, err := s.look(ctx, countRange(s.keys.deadOf(id)))
+	if err != nil {
+		return false, err
+	}
+	if len(letters.Results[0].KVs) == 0 {
+		t.Then = append(t.Then, kv.DeleteRange(s.keys.payloads(id), end(s.keys.payloads(id))))
 	}
 	res, _, err := s.send(ctx, t)
 	if err != nil {

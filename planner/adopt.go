@@ -94,7 +94,7 @@ func (t *term) addAsked(p *state.Pending, job *timed, now time.Time) {
 		}
 		t.close(was)
 	}
-	if t.add(e, now) && p.Run.Kind().Given() && p.Born < job.job.Born {
+	if t.add(e, now) && p.Born < job.job.Born {
 		// It was asked of an earlier job of this name.
 		t.decide(e, state.StateCancelled, state.ReasonDeleted, now)
 	}

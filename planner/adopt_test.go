@@ -39,6 +39,7 @@ func (s *site) wish(nonce uint32) state.Pending {
 		Job: asked, Run: state.TriggerRunID(time.Now(), nonce), Requested: time.Now(),
 	})
 	require.NoError(s.t, err)
+	p.Born = p.Revision // as it is read
 	return p
 }
 
@@ -115,6 +116,25 @@ func TestWishOfAJobThatIsMadeAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWishOfAnEarlierJob has a job deleted and made again while there is no leader: what
+// was asked of the first does not run as the second.
+func TestWishOfAnEarlierJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		s.putAsked()
+		before := s.wish(1)
+		s.deleteAsked()
+		s.catalog.Set(planner.Stored{Job: s.putAsked()})
+		after := s.wish(2)
+		defer s.lead("a")()
+		settle()
+		s.pending <- []state.Pending{before, after}
+		settle()
+		require.Equal(t, "cancelled:deleted", s.verdict(before.Run))
+		require.Empty(t, s.verdict(after.Run))
+	})
 }
 
 // TestRetryOfAJobThatIsNews has a leader find a run that waits, of a job that it does

@@ -92,6 +92,12 @@ type Backfill struct {
 	Revision int64
 }
 
+// SameWish tells whether both are one backfill, which may have moved on.
+func (b *Backfill) SameWish(other *Backfill) bool {
+	return b.Job == other.Job && b.ID == other.ID && b.JobUID == other.JobUID && b.Total == other.Total &&
+		b.Actor == other.Actor && b.Reason == other.Reason && b.Created.UnixMicro() == other.Created.UnixMicro()
+}
+
 // Active tells whether runs are under way or to come.
 func (b *Backfill) Active() bool { return b.Ended.IsZero() }
 

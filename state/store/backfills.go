@@ -31,7 +31,11 @@ func (k keys) backfill(id state.JobID, b state.BackfillID) string {
 // backfillSlots is there while the backfill is under way. It is written once, so that
 // the backfill's own value, which changes with each run, stays small.
 func (k keys) backfillSlots(id state.JobID, b state.BackfillID) string {
-	return k.prefix + "backfillslots/" + jobPart(id) + "/" + escape(string(b))
+	return k.backfillSlotsOf(id) + escape(string(b))
+}
+
+func (k keys) backfillSlotsOf(id state.JobID) string {
+	return k.prefix + "backfillslots/" + jobPart(id) + "/"
 }
 
 // BackfillsCache is a cache of all backfills.
@@ -113,42 +117,53 @@ func (s *Store) createBackfill(ctx context.Context, b *state.Backfill, slots []t
 	if err != nil {
 		return 0, err
 	}
-	entries, err := s.jobBackfills(ctx, b.Job)
-	if err != nil {
-		return 0, err
-	}
-	key := s.keys.backfill(b.Job, b.ID)
-	t := kv.Txn{
-		If:   []kv.Compare{unchanged(s.keys.job(b.Job), job), absent(key)},
-		Then: []kv.Op{kv.Put(key, value, 0), kv.Put(s.keys.backfillSlots(b.Job, b.ID), list, 0)},
-		Else: []kv.Op{kv.Get(key)},
-	}
-	active, ended := 0, 0
-	for _, e := range slices.Backward(entries) {
-		if e.Broken == nil && e.Backfill.Active() {
-			active++
-		} else if ended++; ended >= state.MaxBackfillsKept && e.Backfill.ID != b.ID && len(t.Then) < kv.MaxTxnOps/2 {
-			t.Then = append(t.Then, kv.Delete(s.keys.backfill(b.Job, e.Backfill.ID)))
-			t.Then = append(t.Then, kv.Delete(s.keys.backfillSlots(b.Job, e.Backfill.ID)))
+	key, jobKey, all := s.keys.backfill(b.Job, b.ID), s.keys.job(b.Job), s.keys.backfillsOf(b.Job)
+	unsure := false
+	for range maxTries {
+		entries, seen, err := s.jobBackfills(ctx, b.Job)
+		if err != nil {
+			return 0, err
+		}
+		t := kv.Txn{
+			If: []kv.Compare{
+				unchanged(jobKey, job), absent(key),
+				// None has been made since they were counted.
+				{Key: all, End: end(all), Target: kv.TargetCreateRevision, Relation: kv.Less, Int: seen + 1},
+			},
+			Then: []kv.Op{kv.Put(key, value, 0), kv.Put(s.keys.backfillSlots(b.Job, b.ID), list, 0)},
+			Else: []kv.Op{kv.Get(key), keyOnly(jobKey)},
+		}
+		active, ended := 0, 0
+		for _, e := range slices.Backward(entries) {
+			if e.Broken == nil && e.Backfill.Active() {
+				active++
+			} else if ended++; ended >= state.MaxBackfillsKept && e.Backfill.ID != b.ID && len(t.Then) < kv.MaxTxnOps/2 {
+				t.Then = append(t.Then, kv.Delete(s.keys.backfill(b.Job, e.Backfill.ID)))
+				t.Then = append(t.Then, kv.Delete(s.keys.backfillSlots(b.Job, e.Backfill.ID)))
+			}
+		}
+		if active >= state.MaxBackfillsActive {
+			return 0, ErrTooMany
+		}
+		res, again, err := s.send(ctx, t)
+		switch unsure = unsure || again; {
+		case err != nil:
+			return 0, err
+		case res.Succeeded:
+			return res.Revision, nil
+		}
+		if found := res.Results[0].KVs; len(found) > 0 {
+			// By an earlier try, it may have moved on since.
+			if made, err := s.DecodeBackfill(found[0]); unsure && err == nil && made.SameWish(b) {
+				return made.Revision, nil
+			}
+			return 0, ErrExists
+		}
+		if modRevision(res.Results[1]) != job {
+			return 0, ErrChanged
 		}
 	}
-	if active >= state.MaxBackfillsActive {
-		return 0, ErrTooMany
-	}
-	res, unsure, err := s.send(ctx, t)
-	switch {
-	case err != nil:
-		return 0, err
-	case res.Succeeded:
-		return res.Revision, nil
-	}
-	if found := res.Results[0].KVs; len(found) > 0 {
-		if unsure && bytes.Equal(found[0].Value, value) {
-			return found[0].ModRevision, nil
-		}
-		return 0, ErrExists
-	}
-	return 0, ErrChanged
+	return 0, ErrContended
 }
 
 // BackfillEntry is a stored backfill.
@@ -159,9 +174,21 @@ type BackfillEntry struct {
 	Broken error
 }
 
-// jobBackfills are the backfills of a job, the oldest first.
-func (s *Store) jobBackfills(ctx context.Context, id state.JobID) ([]BackfillEntry, error) {
-	return s.backfillsBelow(ctx, s.keys.backfillsOf(id))
+// jobBackfills are the backfills of a job, the oldest first, as of a revision. They are
+// few.
+func (s *Store) jobBackfills(ctx context.Context, id state.JobID) (entries []BackfillEntry, seen int64, err error) {
+	prefix := s.keys.backfillsOf(id)
+	res, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
+		return s.kv.Range(ctx, prefix, end(prefix), kv.RangeOptions{})
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, found := range res.KVs {
+		b, err := s.DecodeBackfill(found)
+		entries = append(entries, BackfillEntry{Backfill: b, Broken: err})
+	}
+	return entries, res.Revision, nil
 }
 
 func (s *Store) backfillsBelow(ctx context.Context, prefix string) ([]BackfillEntry, error) {

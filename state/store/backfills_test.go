@@ -102,6 +102,68 @@ func TestFeedBackfill(t *testing.T) {
 	require.Empty(t, open)
 }
 
+// Calls that come at once make no more than are allowed.
+func TestBackfillsAtOnceAreBounded(t *testing.T) {
+	r := newRig(t)
+	put, err := r.s.PutJob(t.Context(), putOf(billing, specOf("@every 1m")))
+	require.NoError(t, err)
+	create := func(n int) error {
+		_, err := r.s.CreateBackfill(t.Context(), state.Backfill{
+			Job: billing, ID: state.NewBackfillID(slotAt(n), 1), Concurrency: 1, Created: slotAt(n), JobUID: put.Entry.Job.UID,
+		}, []time.Time{slotAt(0)}, put.Entry.Job.Revision)
+		return err
+	}
+	for n := 1; n < state.MaxBackfillsActive; n++ {
+		require.NoError(t, create(n))
+	}
+	var between error
+	first := true
+	r.onTxn(func(txn *kv.Txn) faulty.Fault {
+		if first && len(txn.Then) > 0 && len(txn.If) > 0 {
+			first = false
+			between = create(30)
+		}
+		return faulty.Fault{}
+	})
+	require.ErrorIs(t, create(31), ErrTooMany)
+	require.NoError(t, between)
+	require.Equal(t, state.MaxBackfillsActive, count(t, r.s, r.s.keys.backfillsOf(billing)))
+}
+
+// A backfill of which the answer was lost, and that has moved on before it is asked for
+// again, is the one that was made.
+func TestBackfillIsMadeOnce(t *testing.T) {
+	r := newRig(t)
+	term := r.lead("l")
+	put, err := r.s.PutJob(t.Context(), putOf(billing, specOf("@every 1m")))
+	require.NoError(t, err)
+	id := state.NewBackfillID(slotAt(5), 1)
+	key := r.s.keys.backfill(billing, id)
+	lost := false
+	r.onTxn(func(txn *kv.Txn) faulty.Fault {
+		if len(txn.Then) == 0 || txn.Then[0].Key != key || len(txn.If) < 3 {
+			return faulty.Fault{}
+		}
+		if !lost {
+			lost = true
+			return faulty.Fault{After: kv.ErrUnknown}
+		}
+		_, _, err := r.other().FeedBackfill(t.Context(), term, billing, id, 1, slotAt(6))
+		require.NoError(t, err)
+		return faulty.Fault{}
+	})
+	b := state.Backfill{
+		Job: billing, ID: id, Concurrency: 1, Created: slotAt(5), JobUID: put.Entry.Job.UID, Actor: "ada",
+	}
+	got, err := r.s.CreateBackfill(t.Context(), b, []time.Time{slotAt(0), slotAt(1)}, put.Entry.Job.Revision)
+	require.NoError(t, err)
+	require.True(t, lost)
+	require.Equal(t, id, got.ID)
+	b.Actor = "bob"
+	_, err = r.s.CreateBackfill(t.Context(), b, []time.Time{slotAt(0), slotAt(1)}, put.Entry.Job.Revision)
+	require.ErrorIs(t, err, ErrExists)
+}
+
 // A job that was made anew under the name is another one.
 func TestBackfillOfADeletedJob(t *testing.T) {
 	r := newRig(t)

@@ -68,6 +68,7 @@ func (s *Store) forgetJob(ctx context.Context, term state.Term, id state.JobID, 
 			kv.DeleteRange(versions, end(versions)), kv.Delete(s.keys.swept(id)),
 			kv.Delete(s.keys.ownCircuit(id)), // of runs that outlived it
 			kv.DeleteRange(s.keys.backfillsOf(id), end(s.keys.backfillsOf(id))),
+			kv.DeleteRange(s.keys.backfillSlotsOf(id), end(s.keys.backfillSlotsOf(id))), // of one that cannot be read
 			kv.DeleteRange(s.keys.results(id), end(s.keys.results(id))),
 		},
 		Else: []kv.Op{keyOnly(term.Key)},

@@ -346,6 +346,9 @@ func TestForgetJob(t *testing.T) {
 	sw := r.everything(billing, 10)
 	sw.Before = slotAt(1_000_000)
 	sweeps(t, r.s, term, sw)
+	broken := state.NewBackfillID(slotAt(1), 1) // which never ended
+	r.put(r.s.keys.backfill(billing, broken), "\xff")
+	r.put(r.s.keys.backfillSlots(billing, broken), "s")
 	require.True(t, forget())
 	left, err := r.s.kv.Range(t.Context(), r.s.Prefix(), kv.PrefixEnd(r.s.Prefix()), kv.RangeOptions{KeysOnly: true})
 	require.NoError(t, err)

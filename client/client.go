@@ -12,8 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/resolver"
-	"google.golang.org/grpc/resolver/manual"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -27,6 +26,9 @@ const (
 	maxPause = 2 * time.Second
 	// tryTimeout is after which a call is sent again, perhaps to another node.
 	tryTimeout = 10 * time.Second
+	// keepAlive is after which silence a node is asked whether it is there during a call, and
+	// how long it has to answer. Nodes refuse to be asked much more often.
+	keepAlive = 20 * time.Second
 	// waitFor is how long one call waits for a run.
 	waitFor = 30 * time.Second
 	// most is how many wishes, and mostBytes how many bytes of payloads and specs, go in one call.
@@ -55,26 +57,27 @@ func New(conn grpc.ClientConnInterface) *Client {
 }
 
 // Dial makes a Client of the control nodes at addresses (host:port, separated by
-// commas), of which it uses the first that answers, and another when that is gone.
-// creds are credentials.NewTLS(…) or insecure.NewCredentials(). It does not block:
-// the first call connects. Close ends it.
+// commas), of which it uses the first that answers, and another when that is gone: see
+// Conn. creds are credentials.NewTLS(…) or insecure.NewCredentials(); opts are those of the
+// connection to each node. It does not block: the first call connects. Close ends it.
 func Dial(addresses string, creds credentials.TransportCredentials, opts ...grpc.DialOption) (*Client, error) {
-	var nodes []resolver.Address
+	conn := Over()
+	opts = append([]grpc.DialOption{
+		grpc.WithTransportCredentials(creds),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepAlive, Timeout: keepAlive}),
+	}, opts...)
 	for address := range strings.SplitSeq(addresses, ",") {
-		if address = strings.TrimSpace(address); address != "" {
-			nodes = append(nodes, resolver.Address{Addr: address})
+		if address = strings.TrimSpace(address); address == "" {
+			continue
 		}
+		node, err := grpc.NewClient("passthrough:///"+address, opts...) // the dialer, perhaps the caller's, looks names up
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("dial leaderd at %s: %w", address, err), conn.Close())
+		}
+		conn.nodes = append(conn.nodes, node)
 	}
-	if len(nodes) == 0 {
+	if len(conn.nodes) == 0 {
 		return nil, errors.New("dial leaderd: no address is given; expected host:port[,host:port…]")
-	}
-	static := manual.NewBuilderWithScheme("leaderd")
-	static.InitialState(resolver.State{Addresses: nodes})
-	conn, err := grpc.NewClient("leaderd:///cluster", append([]grpc.DialOption{
-		grpc.WithResolvers(static), grpc.WithTransportCredentials(creds),
-	}, opts...)...)
-	if err != nil {
-		return nil, fmt.Errorf("dial leaderd: %w", err)
 	}
 	c := New(conn)
 	c.close = conn.Close

@@ -14,6 +14,9 @@
 // a program that may be restarted between its wish and the answer gives a key of its
 // own, such as an order's number.
 //
+// The other services have generated clients in proto/leaderd/v1, for which [Conn] is a
+// connection to a cluster rather than to one node.
+//
 // # What is not promised
 //
 // That a wish was taken means that its run will start or get a verdict that says why

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/leaderd/leaderd/client"
 	"github.com/leaderd/leaderd/internal/config"
 	"github.com/leaderd/leaderd/internal/rpc"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
@@ -59,10 +60,10 @@ type api struct {
 	dead        leaderdv1.DeadLetterServiceClient
 	queue       leaderdv1.QueueServiceClient
 	circuits    leaderdv1.CircuitServiceClient
-	conn        *failover
+	conn        *client.Conn
 }
 
-func (a *api) close() { _ = a.conn.close() } // fails only if closed before
+func (a *api) close() { _ = a.conn.Close() } // fails only if closed before
 
 // with makes a command's body out of one that uses the API.
 func (o *dialer) with(f func(ctx context.Context, a *api, args []string) error) func(*cobra.Command, []string) error {
@@ -93,14 +94,15 @@ func (o *dialer) dial() (*api, error) {
 	if secure != nil {
 		cfg.Credentials = credentials.NewTLS(secure)
 	}
-	conn := &failover{}
+	var nodes []*grpc.ClientConn
 	for _, address := range addresses {
-		c, err := rpc.Dial(address, cfg)
+		node, err := rpc.Dial(address, cfg)
 		if err != nil {
-			return nil, errors.Join(usageError{err}, conn.close())
+			return nil, errors.Join(usageError{err}, client.Over(nodes...).Close())
 		}
-		conn.conns = append(conn.conns, c)
+		nodes = append(nodes, node)
 	}
+	conn := client.Over(nodes...)
 	via := &caller{ClientConnInterface: conn, dialer: o, actor: actor()}
 	return &api{
 		submissions: leaderdv1.NewSubmissionServiceClient(via),

@@ -13,7 +13,7 @@ func TestClusterStatusWaits(t *testing.T) {
 	f, addr := startFake(t)
 	refusals := 0
 	f.fail = func(string) error {
-		if refusals++; refusals <= passes+1 { // a single request gives up before
+		if refusals++; refusals <= 6 { // a single request gives up before: see client.Conn
 			return status.Error(codes.Unavailable, "connection refused")
 		}
 		return nil

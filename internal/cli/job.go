@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leaderd/leaderd/client"
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 )
 
@@ -164,7 +165,7 @@ func jobGet(d Deps, o *dialer) *cobra.Command {
 			var circuit *leaderdv1.Circuit
 			if resp.GetJob().GetSpec().GetCircuitBreaker() != nil {
 				resp, err := a.circuits.GetCircuit(ctx, &leaderdv1.GetCircuitRequest{Name: name})
-				if err != nil && reason(err) != leaderdv1.ErrorReason_ERROR_REASON_NO_CIRCUIT.String() {
+				if err != nil && client.Reason(err) != leaderdv1.ErrorReason_ERROR_REASON_NO_CIRCUIT.String() {
 					return err
 				}
 				circuit = resp.GetCircuit()

@@ -157,14 +157,14 @@ func (d *desk) leave(r *run) {
 	defer d.mu.Unlock()
 	d.held--
 	d.release(r)
+	if d.left {
+		d.strays.Add(-1)
+	}
 	d.gone()
 }
 
 // gone follows the end of a run, or of its hooks.
 func (d *desk) gone() {
-	if d.left {
-		d.strays.Add(-1)
-	}
 	if d.closed && d.held+d.hooks == 0 {
 		close(d.idle)
 	}
@@ -187,6 +187,6 @@ func (d *desk) abandon() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.left = true
-	d.strays.Add(int64(d.held + d.hooks))
+	d.strays.Add(int64(d.held)) // hooks take no part of the capacity
 	return d.held + d.hooks
 }

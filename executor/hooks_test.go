@@ -81,6 +81,39 @@ func TestHooksFollowTheVerdict(t *testing.T) {
 	}
 }
 
+// Work that an earlier registration left behind, and whose end is stored after all, has its
+// hooks, and leaves nothing of the capacity taken, nor more than there is.
+func TestHooksOfWorkThatWasLeftBehind(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		release, ran := make(chan struct{}), 0
+		r := newRig(t, nil)
+		r.work.hook = func(_ context.Context, task runner.Task) runner.Outcome {
+			if task.After == nil {
+				<-release
+			} else {
+				ran++
+			}
+			return runner.Outcome{State: state.StateSucceeded, Started: time.Now()}
+		}
+		l := r.lead(5)
+		due := soon(5 * time.Second)
+		l.plan(noop(1, hooked), slot(1, due))
+		until(due.Add(time.Second))
+		r.journal.set(func() {
+			r.journal.keepAlive = func(context.Context) (time.Duration, error) { return 0, state.ErrNotRegistered }
+		})
+		pass(5 * time.Second)
+		r.journal.set(func() { r.journal.keepAlive = nil })
+		pass(time.Minute)
+		require.EqualValues(t, 1, r.x.strays.Load())
+		close(release)
+		pass(time.Second)
+		require.Len(t, r.journal.finished(), 1)
+		require.Zero(t, r.x.strays.Load(), "%d hooks ran", ran)
+		r.close()
+	})
+}
+
 // No hook follows what is no verdict of this executor's.
 func TestNoHooks(t *testing.T) {
 	fails := func(context.Context) runner.Outcome {

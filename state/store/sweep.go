@@ -309,7 +309,8 @@ func (s *Store) sortOut(sw *sweep) (remove, pack []candidate) {
 			}
 		case old || len(remove) < excess:
 			remove = append(remove, c)
-		case c.record != nil && len(sw.plain)-i+sw.after > plainRuns && !sw.saved[run] && !run.Kind().Given() && !record.GetResult():
+		case c.record != nil && len(sw.plain)-i+sw.after > plainRuns && !sw.saved[run] && !run.Kind().Given() && !record.GetResult() &&
+			!awaitsHooks(record, written, sw.Young):
 			// What a run was given and left goes with its record.
 			pack = append(pack, c)
 		}

@@ -2,7 +2,10 @@ package store
 
 import (
 	"context"
+	"slices"
+	"time"
 
+	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/kv"
 )
@@ -55,4 +58,15 @@ func (s *Store) deadRuns(ctx context.Context, id state.JobID, page []kv.KeyValue
 		}
 	}
 	return dead, nil
+}
+
+// hooksMayTake is how long after the verdict it may yet be told what became of a hook: each
+// may run for state.MaxHookTimeout, and wait for others on its executor before.
+const hooksMayTake = 12 * time.Hour
+
+// awaitsHooks tells whether a record may yet be told of its hooks, which finds it only while
+// it is not packed.
+func awaitsHooks(record *statev1.Record, written, young time.Time) bool {
+	return !written.Before(young.Add(-hooksMayTake)) &&
+		slices.ContainsFunc(record.GetHooks(), func(h *statev1.HookRun) bool { return h.GetState() == 0 })
 }

@@ -72,3 +72,28 @@ func TestSweepOfSubmittedRuns(t *testing.T) {
 	require.Equal(t, 20, count(t, r.s, r.s.keys.payloads(billing)))
 	require.Equal(t, 20, count(t, r.s, r.s.keys.results(billing)))
 }
+
+// TestSweepAwaitsHooks: what becomes of hooks, which may take long, finds the record, which
+// is not packed before, but for hooks of which nobody will tell.
+func TestSweepAwaitsHooks(t *testing.T) {
+	r := newRig(t)
+	r.setJob(billing)
+	term := r.lead("l")
+	for n := range 100 {
+		writeRecord(t, r.s, billing, slotRun(n), state.Record{
+			State: state.StateFailed, Due: slotAt(n), Recorded: slotAt(n), Attempts: []state.Attempt{{Number: 1, Token: 7, State: state.StateFailed}},
+			Hooks: []state.HookRun{{Name: state.HookOnExit}},
+		})
+	}
+	plain := func() int { return count(t, r.s, r.s.keys.historyOf(billing)) }
+	sw := r.everything(billing, 1000)
+	sw.Young = slotAt(150)
+	sweeps(t, r.s, term, sw)
+	require.Equal(t, 100, plain())
+	require.NoError(t, r.s.NoteHook(t.Context(), state.HookReport{
+		Job: billing, Run: slotRun(1), Token: 7, Hook: state.HookRun{Name: state.HookOnExit, State: state.StateSucceeded},
+	}))
+	sw.Young = slotAt(150).Add(24 * time.Hour)
+	sweeps(t, r.s, term, sw)
+	require.Less(t, plain(), 50)
+}

@@ -57,6 +57,14 @@ func (s *Store) conclude(ctx context.Context, term state.Term, header *state.Liv
 	if header.Token == 0 || !header.IsHeader() { // which would compare as "is not there"
 		return false, nil
 	}
+	if first := rec.ShardEnd(0); first != nil && first.State == state.StateSucceeded {
+		// What it left goes with the record, which so must tell of it.
+		left, err := s.look(ctx, keyOnly(s.keys.result(header.Job, header.Run)))
+		if err != nil {
+			return false, err
+		}
+		rec.Result = len(left.Results[0].KVs) > 0
+	}
 	value := codec.MarshalRecord(rec)
 	res, err := s.commitVerdict(ctx, header, rec, func() *request { return s.concludeRequest(header, rec, value, seen) },
 		func(r *request) (kv.TxnResult, error) { return s.lead(ctx, term, r) })

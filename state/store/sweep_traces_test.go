@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 	"github.com/leaderd/leaderd/state"
 )
 
@@ -96,4 +97,33 @@ func TestSweepAwaitsHooks(t *testing.T) {
 	sw.Young = slotAt(150).Add(24 * time.Hour)
 	sweeps(t, r.s, term, sw)
 	require.Less(t, plain(), 50)
+}
+
+// TestSweepOfSplitRuns: what the first shard of a run left goes with the run's record.
+func TestSweepOfSplitRuns(t *testing.T) {
+	r := newRig(t)
+	term, owner := r.lead("l"), r.register("a")
+	spec := specOf("@every 1m")
+	spec.KeepResult, spec.Shards = true, &leaderdv1.Shards{Count: 1}
+	put, err := r.s.PutJob(t.Context(), putOf(billing, spec))
+	require.NoError(t, err)
+	for n := range 50 {
+		c := claimOf(billing, put.Entry.Job.Revision, owner, n, true)
+		c.Split = true
+		f := endOf(r.start(c), state.StateSucceeded)
+		f.Result = []byte("r")
+		require.Equal(t, state.TokenStored, r.finish(f))
+		run, err := r.s.RunShards(t.Context(), billing, f.Live.Run)
+		require.NoError(t, err)
+		rec := verdictOf(run.Header, state.StateSucceeded, "", slotAt(n))
+		rec.Job, rec.Run, rec.Split, rec.Ends = billing, f.Live.Run, run.Header.Split, run.Shards
+		ok, err := r.s.Conclude(t.Context(), term, *run.Header, rec, run.Seen)
+		require.NoError(t, err)
+		require.True(t, ok)
+	}
+	results := func() int { return count(t, r.s, r.s.keys.results(billing)) }
+	sweeps(t, r.s, term, r.everything(billing, 1000))
+	require.Equal(t, 50, results())
+	sweeps(t, r.s, term, r.everything(billing, 20))
+	require.Equal(t, 20, results())
 }

@@ -2,7 +2,9 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -74,6 +76,85 @@ func (s *checkpointService) DeleteCheckpoints(ctx context.Context, req *leaderdv
 		return nil, s.fail(ctx, writes, req.GetName(), err)
 	}
 	return &emptypb.Empty{}, nil
+}
+
+// ListCheckpoints implements leaderdv1.CheckpointServiceServer.
+func (s *checkpointService) ListCheckpoints(ctx context.Context, req *leaderdv1.ListCheckpointsRequest) (*leaderdv1.ListCheckpointsResponse, error) {
+	var v state.Violations
+	l := store.ListJobCheckpoints{Namespace: parseNamespaceParent(&v, req.GetParent()), Limit: pageSize(&v, req.GetPageSize())}
+	scope := "checkpoints of " + req.GetParent()
+	if parts := parsePageToken(&v, scope, req.GetPageToken(), 3); parts != nil {
+		l.After = state.CheckpointRef{Job: state.JobID{Namespace: parts[0], Name: parts[1]}, OfJob: true}
+		var err error
+		if l.After.Shard, err = strconv.Atoi(parts[2]); err != nil {
+			v.Add("pageToken", "is no page token of this list")
+		}
+	}
+	if err := refuse(v); err != nil {
+		return nil, err
+	}
+	page, more, err := s.cfg.Checkpoint.ListJobCheckpoints(ctx, l)
+	if err != nil {
+		return nil, s.fail(ctx, reads, req.GetParent(), err)
+	}
+	res := &leaderdv1.ListCheckpointsResponse{}
+	for i := range page {
+		c := checkpointOf(&page[i].Last)
+		c.Data = page[i].Last.Data
+		res.Checkpoints = append(res.Checkpoints, &leaderdv1.JobCheckpoint{
+			Job: jobName(page[i].Of.Job), Shard: int32(page[i].Of.Shard), Checkpoint: c, //nolint:gosec // bounded by state.MaxShards
+		})
+	}
+	if more && len(page) > 0 {
+		last := page[len(page)-1].Of
+		res.NextPageToken = pageToken(scope, last.Job.Namespace, last.Job.Name, strconv.Itoa(last.Shard))
+	}
+	return res, nil
+}
+
+// SetCheckpoint implements leaderdv1.CheckpointServiceServer.
+func (s *checkpointService) SetCheckpoint(ctx context.Context, req *leaderdv1.SetCheckpointRequest) (*leaderdv1.SetCheckpointResponse, error) {
+	var v state.Violations
+	c := store.SetCheckpoint{
+		Job: parseJobName(&v, req.GetName()), Shard: int(req.GetShard()), Data: req.GetData(), Number: req.GetNumber(),
+		Run: state.RunID(req.GetRun()), Saved: s.cfg.Wall().UTC(), Replace: req.GetReplace(), DryRun: req.GetValidateOnly(),
+	}
+	if c.Shard < 0 || c.Shard >= state.MaxShards {
+		v.Add("shard", "%d is outside 0–%d", c.Shard, state.MaxShards-1)
+	}
+	if n := len(c.Data); n > state.MaxCheckpoint {
+		v.Add("data", "has %d bytes; at most %d are allowed", n, state.MaxCheckpoint)
+	}
+	if c.Number < 0 {
+		v.Add("number", "%d is negative", c.Number)
+	}
+	if why := state.CheckName(string(c.Run)); c.Run != "" && why != "" {
+		v.Add("run", "%s", why)
+	}
+	if at := req.GetSaveTime(); at != nil {
+		if c.Saved = at.AsTime(); at.CheckValid() != nil {
+			v.Add("saveTime", "is no time: %d s and %d ns", at.GetSeconds(), at.GetNanos())
+		}
+	}
+	if err := refuse(v); err != nil {
+		return nil, err
+	}
+	set, last, err := s.cfg.Checkpoint.SetCheckpoint(ctx, c)
+	switch {
+	case errors.Is(err, store.ErrNoJobCheckpoints):
+		v.Add("name", "the job's checkpoints do not outlive its runs: its spec.checkpoint.scope is not job")
+		return nil, refuse(v)
+	case err != nil:
+		return nil, failOf(ctx, s.cfg.Logger, writes, leaderdv1.ErrorReason_ERROR_REASON_JOB_NOT_FOUND, req.GetName(), err)
+	}
+	return &leaderdv1.SetCheckpointResponse{Result: setResults[set], Checkpoint: checkpointOf(&last)}, nil
+}
+
+var setResults = map[store.CheckpointSet]leaderdv1.SetCheckpointResponse_Result{
+	store.CheckpointCreated:   leaderdv1.SetCheckpointResponse_RESULT_CREATED,
+	store.CheckpointReplaced:  leaderdv1.SetCheckpointResponse_RESULT_REPLACED,
+	store.CheckpointUnchanged: leaderdv1.SetCheckpointResponse_RESULT_UNCHANGED,
+	store.CheckpointConflict:  leaderdv1.SetCheckpointResponse_RESULT_CONFLICT,
 }
 
 func checkpointOf(c *state.SavedCheckpoint) *leaderdv1.Checkpoint {

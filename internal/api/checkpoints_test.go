@@ -1,6 +1,7 @@
 package api
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -50,4 +51,122 @@ func TestCheckpointRequests(t *testing.T) {
 	}
 	_, err = saved.DeleteCheckpoints(t.Context(), &leaderdv1.DeleteCheckpointsRequest{Name: "namespaces/default/jobs/a"})
 	require.NoError(t, err)
+}
+
+// Checkpoints that outlive runs are put and listed by the API alone, as a restore does.
+func TestJobCheckpointsOverTheAPI(t *testing.T) {
+	s := serve(t, nil)
+	ctx := t.Context()
+	spec := &leaderdv1.JobSpec{
+		Target:     &leaderdv1.JobSpec_Noop{Noop: &leaderdv1.NoOp{}},
+		Checkpoint: &leaderdv1.CheckpointPolicy{Scope: leaderdv1.CheckpointPolicy_SCOPE_JOB},
+	}
+	set := func(req *leaderdv1.SetCheckpointRequest) (*leaderdv1.SetCheckpointResponse, error) {
+		req.Name = billing
+		return s.saved.SetCheckpoint(ctx, req)
+	}
+	_, err := set(&leaderdv1.SetCheckpointRequest{})
+	requireFailure(t, err, codes.NotFound, leaderdv1.ErrorReason_ERROR_REASON_JOB_NOT_FOUND)
+	plain := &leaderdv1.JobSpec{Target: &leaderdv1.JobSpec_Noop{Noop: &leaderdv1.NoOp{}}}
+	_, err = s.jobs.UpdateJob(ctx, &leaderdv1.UpdateJobRequest{Job: &leaderdv1.Job{Name: billing, Spec: plain}, AllowMissing: true})
+	require.NoError(t, err)
+	_, err = set(&leaderdv1.SetCheckpointRequest{})
+	requireFailure(t, err, codes.InvalidArgument, leaderdv1.ErrorReason_ERROR_REASON_BAD_FIELD)
+	require.ErrorContains(t, err, "spec.checkpoint.scope is not job")
+	_, err = s.jobs.UpdateJob(ctx, &leaderdv1.UpdateJobRequest{Job: &leaderdv1.Job{Name: billing, Spec: spec}})
+	require.NoError(t, err)
+
+	for field, bad := range map[string]*leaderdv1.SetCheckpointRequest{
+		"shard":    {Shard: 1000},
+		"data":     {Data: make([]byte, state.MaxCheckpoint+1)},
+		"number":   {Number: -1},
+		"run":      {Run: "a/b"},
+		"saveTime": {SaveTime: &timestamppb.Timestamp{Nanos: -1}},
+	} {
+		_, err := set(bad)
+		requireFailure(t, err, codes.InvalidArgument, leaderdv1.ErrorReason_ERROR_REASON_BAD_FIELD)
+		require.ErrorContains(t, err, field+": ")
+	}
+
+	at := timestamppb.New(noon)
+	for _, want := range []struct {
+		req    *leaderdv1.SetCheckpointRequest
+		result leaderdv1.SetCheckpointResponse_Result
+		number int64
+	}{
+		{&leaderdv1.SetCheckpointRequest{Data: []byte("a"), ValidateOnly: true}, leaderdv1.SetCheckpointResponse_RESULT_CREATED, 1},
+		{&leaderdv1.SetCheckpointRequest{Data: []byte("a"), Number: 4, Run: "20261130T120000Z", SaveTime: at}, leaderdv1.SetCheckpointResponse_RESULT_CREATED, 4},
+		{&leaderdv1.SetCheckpointRequest{Data: []byte("a")}, leaderdv1.SetCheckpointResponse_RESULT_UNCHANGED, 4},
+		{&leaderdv1.SetCheckpointRequest{Data: []byte("b")}, leaderdv1.SetCheckpointResponse_RESULT_CONFLICT, 4},
+		{&leaderdv1.SetCheckpointRequest{Data: []byte("b"), Replace: true}, leaderdv1.SetCheckpointResponse_RESULT_REPLACED, 5},
+		{&leaderdv1.SetCheckpointRequest{Data: []byte("c"), Shard: 999, SaveTime: at}, leaderdv1.SetCheckpointResponse_RESULT_CREATED, 1},
+	} {
+		res, err := set(want.req)
+		require.NoError(t, err)
+		require.Equal(t, want.result, res.GetResult())
+		require.Equal(t, want.number, res.GetCheckpoint().GetNumber())
+		require.Empty(t, res.GetCheckpoint().GetData())
+	}
+
+	var got []string
+	token := ""
+	for {
+		page, err := s.saved.ListCheckpoints(ctx, &leaderdv1.ListCheckpointsRequest{Parent: "namespaces/-", PageSize: 1, PageToken: token})
+		require.NoError(t, err)
+		for _, c := range page.GetCheckpoints() {
+			require.Equal(t, billing, c.GetJob())
+			got = append(got, string(c.GetCheckpoint().GetData()))
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	require.Equal(t, []string{"b", "c"}, got)
+	for _, bad := range []*leaderdv1.ListCheckpointsRequest{{}, {Parent: "namespaces/-", PageSize: -1}, {Parent: "namespaces/-", PageToken: "x"}} {
+		_, err := s.saved.ListCheckpoints(ctx, bad)
+		requireFailure(t, err, codes.InvalidArgument, leaderdv1.ErrorReason_ERROR_REASON_BAD_FIELD)
+	}
+}
+
+// A job that is made paused was never anything else, and one that is there stays as it is.
+func TestJobsAreMadePaused(t *testing.T) {
+	s := serve(t, nil)
+	ctx := t.Context()
+	req := func() *leaderdv1.UpdateJobRequest {
+		return &leaderdv1.UpdateJobRequest{
+			Job: &leaderdv1.Job{Name: billing, Spec: &leaderdv1.JobSpec{
+				Schedules: []string{"@hourly"}, Target: &leaderdv1.JobSpec_Noop{Noop: &leaderdv1.NoOp{}},
+			}},
+			AllowMissing: true,
+		}
+	}
+	for field, change := range map[string]func(*leaderdv1.UpdateJobRequest){
+		"paused":      func(r *leaderdv1.UpdateJobRequest) { r.PauseReason = "holiday" },
+		"pauseReason": func(r *leaderdv1.UpdateJobRequest) { r.Paused, r.PauseReason = true, strings.Repeat("x", 513) },
+		"pauseUntil":  func(r *leaderdv1.UpdateJobRequest) { r.Paused, r.PauseUntil = true, timestamppb.New(time.Unix(1, 0)) },
+	} {
+		r := req()
+		change(r)
+		_, err := s.jobs.UpdateJob(ctx, r)
+		requireFailure(t, err, codes.InvalidArgument, leaderdv1.ErrorReason_ERROR_REASON_BAD_FIELD)
+		require.ErrorContains(t, err, field+": ")
+	}
+	r := req()
+	until := timestamppb.New(time.Now().Add(time.Hour).Truncate(time.Second))
+	r.Paused, r.PauseReason, r.PauseUntil = true, "holiday", until
+	res, err := s.jobs.UpdateJob(ctx, r)
+	require.NoError(t, err)
+	require.Equal(t, leaderdv1.UpdateJobResponse_RESULT_CREATED, res.GetResult())
+	job := res.GetJob()
+	require.True(t, job.GetPaused())
+	require.EqualValues(t, 1, job.GetGeneration())
+	require.Equal(t, "holiday", job.GetPauseReason())
+	require.Equal(t, until.AsTime(), job.GetPausedUntil().AsTime())
+
+	_, err = s.jobs.ResumeJob(ctx, &leaderdv1.ResumeJobRequest{Name: billing})
+	require.NoError(t, err)
+	r.Job.Spec.Schedules = []string{"@daily"}
+	res, err = s.jobs.UpdateJob(ctx, r)
+	require.NoError(t, err)
+	require.False(t, res.GetJob().GetPaused())
 }

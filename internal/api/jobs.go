@@ -108,10 +108,11 @@ func (s *jobService) UpdateJob(ctx context.Context, req *leaderdv1.UpdateJobRequ
 		}
 	}
 	checkReason(&v, p.Reason)
+	p.Now = s.cfg.Wall()
+	addPause(&v, &p, req)
 	if err := refuse(v); err != nil {
 		return nil, err
 	}
-	p.Now = s.cfg.Wall()
 	res, err := s.cfg.Putter.PutJob(ctx, p)
 	if missing, ok := errors.AsType[*store.MissingCalendarsError](err); ok {
 		return nil, missingCalendars(p.Spec, missing.Names)
@@ -131,6 +132,20 @@ func (s *jobService) UpdateJob(ctx context.Context, req *leaderdv1.UpdateJobRequ
 	case state.ChangePause, state.ChangeResume, state.ChangeDelete, state.ChangeCalendar:
 	}
 	return &leaderdv1.UpdateJobResponse{Job: jobOf(&res.Entry, p.Now), Result: result}, nil
+}
+
+// addPause reads how a job that is created is paused.
+func addPause(v *state.Violations, p *store.PutJob, req *leaderdv1.UpdateJobRequest) {
+	p.Paused, p.PauseReason = req.GetPaused(), req.GetPauseReason()
+	if why := state.CheckReason(p.PauseReason); why != "" {
+		v.Add("pauseReason", "%s", why)
+	}
+	if req.GetPauseUntil() != nil {
+		p.PauseUntil = pauseEndOf(v, "pauseUntil", req.GetPauseUntil(), p.Now)
+	}
+	if !p.Paused && (p.PauseReason != "" || req.GetPauseUntil() != nil) {
+		v.Add("paused", "is not set; pauseReason and pauseUntil stand only beside it")
+	}
 }
 
 // chainViolation is what is wrong with spec.after that only the store knows.
@@ -195,7 +210,7 @@ func (s *jobService) PauseJob(ctx context.Context, req *leaderdv1.PauseJobReques
 	var v state.Violations
 	c := s.parseChange(ctx, &v, req)
 	if req.GetUntil() != nil {
-		c.Until = pauseEndOf(&v, req.GetUntil(), c.Now)
+		c.Until = pauseEndOf(&v, "until", req.GetUntil(), c.Now)
 	}
 	if err := refuse(v); err != nil {
 		return nil, err
@@ -208,15 +223,15 @@ func (s *jobService) PauseJob(ctx context.Context, req *leaderdv1.PauseJobReques
 }
 
 // pauseEndOf reads when a pause that is asked for at now shall end.
-func pauseEndOf(v *state.Violations, until *timestamppb.Timestamp, now time.Time) time.Time {
+func pauseEndOf(v *state.Violations, field string, until *timestamppb.Timestamp, now time.Time) time.Time {
 	at := until.AsTime().Truncate(time.Microsecond)
 	switch {
 	case until.CheckValid() != nil:
-		v.Add("until", "is no time: %d s and %d ns", until.GetSeconds(), until.GetNanos())
+		v.Add(field, "is no time: %d s and %d ns", until.GetSeconds(), until.GetNanos())
 	case !at.After(now):
-		v.Add("until", "%s is not in the future; a pause ends after it began", at.Format(time.RFC3339))
+		v.Add(field, "%s is not in the future; a pause ends after it began", at.Format(time.RFC3339))
 	case at.After(now.Add(state.MaxPause)):
-		v.Add("until", "%s is more than %d days ahead; leave it out for a pause without an end",
+		v.Add(field, "%s is more than %d days ahead; leave it out for a pause without an end",
 			at.Format(time.RFC3339), state.MaxPause/(24*time.Hour))
 	}
 	return at

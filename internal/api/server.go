@@ -67,10 +67,12 @@ type Backfiller interface {
 	BackfilledSlots(ctx context.Context, id state.JobID, from, to time.Time) (map[time.Time]state.RunID, error)
 }
 
-// CheckpointKeeper reads and removes what runs have saved, and tells how far they have
-// come. *store.Store is one.
+// CheckpointKeeper reads, puts and removes what runs have saved, and tells how far they
+// have come. *store.Store is one.
 type CheckpointKeeper interface {
 	ListCheckpoints(ctx context.Context, of state.CheckpointRef) ([]state.SavedCheckpoint, error)
+	ListJobCheckpoints(ctx context.Context, l store.ListJobCheckpoints) (page []store.JobCheckpoint, more bool, err error)
+	SetCheckpoint(ctx context.Context, c store.SetCheckpoint) (store.CheckpointSet, state.SavedCheckpoint, error)
 	DeleteCheckpoints(ctx context.Context, id state.JobID) error
 	ListProgress(ctx context.Context, id state.JobID, run state.RunID) (map[store.ProgressKey]store.Reported, error)
 }

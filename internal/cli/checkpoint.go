@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
+	"github.com/leaderd/leaderd/state"
 )
 
 // checkpointSelection is which checkpoint is asked for.
@@ -60,14 +61,18 @@ func jobCheckpoint(d Deps, o *dialer) *cobra.Command {
 	var (
 		q      checkpointSelection
 		remove bool
+		set    string
 	)
 	c := &cobra.Command{
 		Use:   "checkpoint JOB",
 		Short: "Write what a job's runs have saved for the next one to the output",
 		Long: `Write the last checkpoint that outlives a job's runs (checkpoint.scope: job) to the
-output, byte for byte; or remove all of them, so that the next run begins anew. What a
-run that is live saves after that is refused as a conflict.`,
+output, byte for byte; or remove all of them, so that the next run begins anew; or make
+what a file has the last one. What a run that is live saves after that is refused as a
+conflict.`,
 		Example: `  leaderd job checkpoint import
+  leaderd job checkpoint import --number 3 >third
+  leaderd job checkpoint import --set third
   leaderd job checkpoint import --delete`,
 		Args: wantArgs("JOB"),
 
@@ -76,6 +81,9 @@ run that is live saves after that is refused as a conflict.`,
 			job, err := q.ns.job(args[0])
 			if err != nil {
 				return err
+			}
+			if set != "" {
+				return q.set(ctx, d, a, job, set)
 			}
 			if !remove {
 				return q.print(ctx, d, a, job)
@@ -89,9 +97,28 @@ run that is live saves after that is refused as a conflict.`,
 	}
 	q.bind(c, o)
 	c.Flags().BoolVar(&remove, "delete", false, "remove them")
-	c.MarkFlagsMutuallyExclusive("delete", "history")
-	c.MarkFlagsMutuallyExclusive("delete", "number")
+	c.Flags().StringVar(&set, "set", "", "make the content of this file the last one; - is the input")
+	c.MarkFlagsMutuallyExclusive("delete", "history", "set")
+	c.MarkFlagsMutuallyExclusive("delete", "number", "set")
 	return c
+}
+
+// set makes the content of a file the last checkpoint of a job's shard.
+func (q *checkpointSelection) set(ctx context.Context, d Deps, a *api, job, path string) error {
+	content, err := readFlagged(d, "set", path, state.MaxCheckpoint)
+	if err != nil {
+		return err
+	}
+	resp, err := a.saved.SetCheckpoint(ctx, &leaderdv1.SetCheckpointRequest{Name: job, Shard: q.shard, Data: content, Replace: true})
+	if err != nil {
+		return err
+	}
+	what := "is set"
+	if resp.GetResult() == leaderdv1.SetCheckpointResponse_RESULT_UNCHANGED {
+		what = "is the same already"
+	}
+	_, err = fmt.Fprintf(d.Stdout, "checkpoint %d of %s, shard %d, %s\n", resp.GetCheckpoint().GetNumber(), shortJob(job), q.shard, what)
+	return err
 }
 
 func (q *checkpointSelection) print(ctx context.Context, d Deps, a *api, name string) error {

@@ -139,7 +139,7 @@ func (q *submitFlags) request(d Deps, args []string, now time.Time) (*leaderdv1.
 		req.When = &leaderdv1.SubmitRunRequest_Delay{Delay: durationpb.New(span)}
 	}
 	if q.file != "" {
-		if req.Payload, err = readPayload(d, q.file); err != nil {
+		if req.Payload, err = readFlagged(d, "payload", q.file, state.MaxPayloadBytes); err != nil {
 			return nil, err
 		}
 	}
@@ -212,22 +212,23 @@ func readSpec(file string, stdin io.Reader) (*leaderdv1.Job, error) {
 	return job, nil
 }
 
-// readPayload reads one byte more than is allowed at most, for the API to refuse.
-func readPayload(d Deps, file string) ([]byte, error) {
+// readFlagged reads the file that a flag names, or the input where that is -: one byte more
+// than is allowed at most, for the API to refuse.
+func readFlagged(d Deps, flag, file string, most int64) ([]byte, error) {
 	in := d.Stdin
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
-			return nil, usageError{fmt.Errorf("--payload: %w", err)}
+			return nil, usageError{fmt.Errorf("--%s: %w", flag, err)}
 		}
 		defer func() { _ = f.Close() }() // it was only read
 		in = f
 	}
-	payload, err := io.ReadAll(io.LimitReader(in, state.MaxPayloadBytes+1))
+	content, err := io.ReadAll(io.LimitReader(in, most+1))
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--payload: %w", err)}
+		return nil, usageError{fmt.Errorf("--%s: %w", flag, err)}
 	}
-	return payload, nil
+	return content, nil
 }
 
 func runWait(d Deps, o *dialer) *cobra.Command {

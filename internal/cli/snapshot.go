@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,11 +11,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -24,9 +20,11 @@ import (
 )
 
 const (
-	snapshotFormat  = "leaderd-snapshot"
-	snapshotVersion = 1
-	// maxSnapshotLine bounds a line: a job is far smaller.
+	snapshotFormat = "leaderd-snapshot"
+	// snapshotVersion is that of files with checkpoints. Those before have none, and
+	// are read too.
+	snapshotVersion = 2
+	// maxSnapshotLine bounds a line: a job and a checkpoint are far smaller.
 	maxSnapshotLine = 4 << 20
 )
 
@@ -40,22 +38,26 @@ type snapshotHeader struct {
 
 // snapshotItem is any other line: one of its fields is set.
 type snapshotItem struct {
-	Calendar json.RawMessage `json:"calendar,omitempty"`
-	Job      json.RawMessage `json:"job,omitempty"`
-	End      *snapshotEnd    `json:"end,omitempty"`
+	Calendar   json.RawMessage `json:"calendar,omitempty"`
+	Job        json.RawMessage `json:"job,omitempty"`
+	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
+	End        *snapshotEnd    `json:"end,omitempty"`
 }
 
 type snapshotEnd struct {
-	Calendars int    `json:"calendars"`
-	Jobs      int    `json:"jobs"`
-	SHA256    string `json:"sha256"`
+	Calendars   int    `json:"calendars"`
+	Jobs        int    `json:"jobs"`
+	Checkpoints int    `json:"checkpoints"`
+	SHA256      string `json:"sha256"`
 }
 
-// snapshot is one that was read whole.
+// snapshot is one that was read whole. Its checkpoints stay in the file: they may be more
+// than there is memory for.
 type snapshot struct {
-	taken     time.Time
-	calendars []*leaderdv1.Calendar
-	jobs      []*leaderdv1.Job
+	taken       time.Time
+	calendars   []*leaderdv1.Calendar
+	jobs        []*leaderdv1.Job
+	checkpoints int
 }
 
 // takeSnapshot asks the cluster for all that a snapshot has.
@@ -90,45 +92,74 @@ func takeSnapshot(ctx context.Context, a *api, now time.Time) (*snapshot, error)
 	return s, nil
 }
 
-// encode is the file's content.
-func (s *snapshot) encode() ([]byte, error) {
-	var out bytes.Buffer
+// eachCheckpoint calls do for the checkpoints of all jobs that outlive runs.
+func eachCheckpoint(ctx context.Context, a *api, do func(*leaderdv1.JobCheckpoint) error) error {
+	return pages(func(token string) (string, error) {
+		resp, err := a.saved.ListCheckpoints(ctx, &leaderdv1.ListCheckpointsRequest{Parent: "namespaces/-", PageToken: token})
+		for _, c := range resp.GetCheckpoints() {
+			if err == nil {
+				err = do(c)
+			}
+		}
+		return resp.GetNextPageToken(), err
+	})
+}
+
+// write writes the file's content. each calls do for what its checkpoints are to be.
+func (s *snapshot) write(w io.Writer, each func(do func(*leaderdv1.JobCheckpoint) error) error) error {
+	sum := sha256.New()
+	out := bufio.NewWriter(io.MultiWriter(w, sum))
 	line := func(v any) error {
 		b, err := json.Marshal(v)
-		out.Write(append(b, '\n'))
+		if err == nil {
+			_, err = out.Write(append(b, '\n'))
+		}
 		return err
 	}
-	if err := line(snapshotHeader{snapshotFormat, snapshotVersion, s.taken}); err != nil {
-		return nil, err
-	}
-	for _, c := range s.calendars {
-		b, err := protojson.Marshal(c)
+	item := func(what, name string, m proto.Message, of func(json.RawMessage) snapshotItem) error {
+		b, err := protojson.Marshal(m)
 		if err == nil {
-			err = line(snapshotItem{Calendar: b})
+			err = line(of(b))
 		}
 		if err != nil {
-			return nil, fmt.Errorf("encode calendar %s: %w", c.GetName(), err)
+			return fmt.Errorf("write %s %s: %w", what, name, err)
+		}
+		return nil
+	}
+	if err := line(snapshotHeader{snapshotFormat, snapshotVersion, s.taken}); err != nil {
+		return err
+	}
+	for _, c := range s.calendars {
+		if err := item("calendar", c.GetName(), c, func(b json.RawMessage) snapshotItem { return snapshotItem{Calendar: b} }); err != nil {
+			return err
 		}
 	}
 	for _, j := range s.jobs {
-		b, err := protojson.Marshal(j)
-		if err == nil {
-			err = line(snapshotItem{Job: b})
-		}
-		if err != nil {
-			return nil, fmt.Errorf("encode job %s: %w", j.GetName(), err)
+		if err := item("job", j.GetName(), j, func(b json.RawMessage) snapshotItem { return snapshotItem{Job: b} }); err != nil {
+			return err
 		}
 	}
-	sum := sha256.Sum256(out.Bytes())
-	err := line(snapshotItem{End: &snapshotEnd{len(s.calendars), len(s.jobs), hex.EncodeToString(sum[:])}})
-	return out.Bytes(), err
+	if err := each(func(c *leaderdv1.JobCheckpoint) error {
+		s.checkpoints++
+		return item("checkpoint of", c.GetJob(), c, func(b json.RawMessage) snapshotItem { return snapshotItem{Checkpoint: b} })
+	}); err != nil {
+		return err
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	if err := line(snapshotItem{End: &snapshotEnd{len(s.calendars), len(s.jobs), s.checkpoints, hex.EncodeToString(sum.Sum(nil))}}); err != nil {
+		return err
+	}
+	return out.Flush()
 }
 
 // errDamaged: the file is not as it was written.
 var errDamaged = errors.New("the snapshot is damaged")
 
-// decodeSnapshot reads a file's content, and checks that it is whole.
-func decodeSnapshot(from io.Reader) (*snapshot, error) {
+// decodeSnapshot reads a file's content, and checks that it is whole. It calls each, where
+// that is not nil, for every checkpoint in it, in order.
+func decodeSnapshot(from io.Reader, each func(*leaderdv1.JobCheckpoint) error) (*snapshot, error) {
 	sum := sha256.New()
 	r := bufio.NewReaderSize(from, 64<<10)
 	var head snapshotHeader
@@ -139,8 +170,8 @@ func decodeSnapshot(from io.Reader) (*snapshot, error) {
 	switch {
 	case err != nil || head.Format != snapshotFormat:
 		return nil, errors.New("this is no snapshot of leaderd")
-	case head.Version != snapshotVersion:
-		return nil, fmt.Errorf("it has version %d of the format; this program reads %d", head.Version, snapshotVersion)
+	case head.Version < 1 || head.Version > snapshotVersion:
+		return nil, fmt.Errorf("it has version %d of the format; this program reads 1–%d", head.Version, snapshotVersion)
 	}
 	sum.Write(first)
 	s := &snapshot{taken: head.Taken}
@@ -155,7 +186,8 @@ func decodeSnapshot(from io.Reader) (*snapshot, error) {
 		}
 		switch {
 		case item.End != nil:
-			if got := hex.EncodeToString(sum.Sum(nil)); got != item.End.SHA256 || item.End.Jobs != len(s.jobs) || item.End.Calendars != len(s.calendars) {
+			if got := hex.EncodeToString(sum.Sum(nil)); got != item.End.SHA256 || item.End.Jobs != len(s.jobs) || item.End.Calendars != len(s.calendars) ||
+				item.End.Checkpoints != s.checkpoints {
 				return nil, fmt.Errorf("%w: its checksum is %s, and should be %s", errDamaged, got, item.End.SHA256)
 			}
 			return s, nil
@@ -165,6 +197,14 @@ func decodeSnapshot(from io.Reader) (*snapshot, error) {
 		case item.Job != nil:
 			s.jobs = append(s.jobs, &leaderdv1.Job{})
 			err = (protojson.UnmarshalOptions{DiscardUnknown: false}).Unmarshal(item.Job, s.jobs[len(s.jobs)-1])
+		case item.Checkpoint != nil:
+			c := &leaderdv1.JobCheckpoint{}
+			s.checkpoints++
+			if err = (protojson.UnmarshalOptions{DiscardUnknown: false}).Unmarshal(item.Checkpoint, c); err == nil && each != nil {
+				if err := each(c); err != nil {
+					return nil, err
+				}
+			}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d, perhaps of a newer version: %w", n, err)
@@ -191,7 +231,7 @@ func snapshotLine(r *bufio.Reader) ([]byte, error) {
 }
 
 // writeWhole writes a file so that it is there whole or not at all.
-func writeWhole(path string, content []byte) (err error) {
+func writeWhole(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		return err
@@ -201,89 +241,11 @@ func writeWhole(path string, content []byte) (err error) {
 			err = errors.Join(err, os.Remove(f.Name()))
 		}
 	}()
-	_, err = f.Write(content)
-	if err == nil {
+	if err = write(f); err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), path)
-}
-
-// restoration is what a restore does about one thing.
-type restoration struct {
-	what string // job a/b
-	// how is "create", "replace", "same", or "conflict".
-	how string
-	// newer is set where it was changed after the snapshot.
-	newer bool
-	do    func(ctx context.Context) error
-}
-
-// diffSnapshot tells what a restore would change.
-func diffSnapshot(ctx context.Context, a *api, s *snapshot) ([]restoration, error) {
-	now, err := takeSnapshot(ctx, a, s.taken)
-	if err != nil {
-		return nil, err
-	}
-	reason := "restored from a snapshot of " + s.taken.Format(time.RFC3339)
-	var out []restoration
-	for _, c := range s.calendars {
-		x := restoration{what: "calendar " + shortCalendar(c.GetName()), how: "create", do: func(ctx context.Context) error {
-			_, err := a.calendars.UpdateCalendar(ctx, &leaderdv1.UpdateCalendarRequest{
-				Calendar: &leaderdv1.Calendar{Name: c.GetName(), Spec: c.GetSpec()}, AllowMissing: true, Reason: reason,
-			})
-			return err
-		}}
-		if i := slices.IndexFunc(now.calendars, func(have *leaderdv1.Calendar) bool { return have.GetName() == c.GetName() }); i >= 0 {
-			have := now.calendars[i]
-			x.how, x.newer = "conflict", have.GetUpdateTime().AsTime().After(s.taken)
-			if proto.Equal(have.GetSpec(), c.GetSpec()) {
-				x.how = "same"
-			}
-		}
-		out = append(out, x)
-	}
-	for _, j := range inOrder(s.jobs, func(j *leaderdv1.Job) *leaderdv1.Job { return j }) {
-		x := restoration{what: "job " + shortJob(j.GetName()), how: "create", do: func(ctx context.Context) error { return restoreJob(ctx, a, j, reason) }}
-		if i := slices.IndexFunc(now.jobs, func(have *leaderdv1.Job) bool { return have.GetName() == j.GetName() }); i >= 0 {
-			have := now.jobs[i]
-			x.how, x.newer = "conflict", have.GetUpdateTime().AsTime().After(s.taken)
-			if proto.Equal(have.GetSpec(), j.GetSpec()) && have.GetPaused() == j.GetPaused() {
-				x.how = "same"
-			}
-		}
-		out = append(out, x)
-	}
-	return out, nil
-}
-
-// restoreJob puts a job as it was, paused if it was. A job that is to be paused is
-// paused before its spec changes where it exists.
-func restoreJob(ctx context.Context, a *api, j *leaderdv1.Job, reason string) error {
-	pause := func() error {
-		r := &leaderdv1.PauseJobRequest{Name: j.GetName(), Reason: j.GetPauseReason()}
-		if until := j.GetPausedUntil(); until != nil && until.AsTime().After(time.Now()) {
-			r.Until = until
-		}
-		_, err := a.jobs.PauseJob(ctx, r)
-		return err
-	}
-	if j.GetPaused() {
-		if err := pause(); err != nil && status.Code(err) != codes.NotFound && status.Code(err) != codes.FailedPrecondition {
-			return err
-		}
-	}
-	resp, err := update(ctx, a, &leaderdv1.Job{Name: j.GetName(), Spec: j.GetSpec()}, false, reason)
-	if err != nil {
-		return err
-	}
-	switch is := resp.GetJob().GetPaused(); {
-	case j.GetPaused() && !is:
-		return pause()
-	case !j.GetPaused() && is:
-		_, err = a.jobs.ResumeJob(ctx, &leaderdv1.ResumeJobRequest{Name: j.GetName(), Reason: reason})
-	}
-	return err
 }

@@ -52,6 +52,11 @@ type PutJob struct {
 	// Now is the caller's wall clock: slots of the new version are due after it, or
 	// after the watermark where that is ahead.
 	Now time.Time
+	// Paused has a job that is created begin paused, until PauseUntil (zero: until somebody
+	// resumes it) and for PauseReason. One that is there stays as it is in this.
+	Paused      bool
+	PauseReason string
+	PauseUntil  time.Time
 	// DryRun answers what would happen, and changes nothing.
 	DryRun bool
 }
@@ -83,6 +88,8 @@ func (s *Store) PutJob(ctx context.Context, p PutJob) (PutJobResult, error) {
 				return nil, 0, fmt.Errorf("%w: it was deleted", ErrChanged)
 			case was == nil && !p.AllowMissing:
 				return nil, 0, ErrNotFound
+			case was == nil && p.Paused:
+				next.Paused, next.PauseReason, next.PauseActor, next.PausedUntil = true, p.PauseReason, p.Actor, codec.Micros(p.PauseUntil)
 			case was == nil:
 			case was.Broken != nil:
 				change = state.ChangeUpdate

@@ -85,23 +85,51 @@ spec:
 ---
 name: b
 spec: {schedules: ["@hourly"], noop: {}}
+---
+name: c
+spec: {schedules: ["@yearly"], checkpoint: {scope: job}, noop: {}}
 `, "job", "apply", "-f", "-")
 	old.must("", "job", "pause", "b", "--reason", "holiday")
+	require.Equal(t, "checkpoint 1 of default/c, shard 0, is set\n", old.must("to 4", "job", "checkpoint", "c", "--set", "-"))
+	require.Equal(t, "checkpoint 2 of default/c, shard 0, is set\n", old.must("to 5", "job", "checkpoint", "c", "--set", "-"))
 	file := filepath.Join(t.TempDir(), "jobs.snapshot")
-	require.Contains(t, old.must("", "snapshot", "save", file), "2 jobs, 1 calendars")
+	require.Contains(t, old.must("", "snapshot", "save", file), "3 jobs, 1 calendars, 1 checkpoints")
 
 	c := newCluster(t, options{nodes: 1})
 	dry := c.must("", "snapshot", "restore", file, "--dry-run")
-	require.Equal(t, "calendar default/holidays: create (not done)\njob default/a: create (not done)\njob default/b: create (not done)\n", dry)
+	require.Equal(t, "calendar default/holidays: create (not done)\njob default/a: create (not done)\njob default/b: create (not done)\n"+
+		"job default/c: create (not done)\ncheckpoint of default/c, shard 0: create (not done)\n", dry)
 	require.NotContains(t, c.must("", "job", "list"), "default/a")
 	c.must("", "snapshot", "restore", file)
 	require.Contains(t, c.must("", "job", "get", "a", "-o", "yaml"), "maxRuns: 7")
 	require.Contains(t, c.must("", "job", "get", "b", "-o", "yaml"), "pauseReason: holiday")
-	require.Equal(t, "calendar default/holidays: same\njob default/a: same\njob default/b: same\n", c.must("", "snapshot", "restore", file))
+	require.Equal(t, "to 5", c.must("", "job", "checkpoint", "c"))
+	require.Contains(t, c.must("", "job", "checkpoint", "c", "--history"), "2")
+	require.NotContains(t, c.must("", "job", "get", "c", "-o", "yaml"), "paused")
+	same := "calendar default/holidays: same\njob default/a: same\njob default/b: same\njob default/c: same\ncheckpoint of default/c, shard 0: same\n"
+	require.Equal(t, same, c.must("", "snapshot", "restore", file))
+
+	// As a restore leaves it that is cut short; the next one goes on.
+	c.must("", "job", "checkpoint", "c", "--delete")
+	c.must("", "job", "pause", "c", "--reason", "its checkpoints are being restored")
+	require.Contains(t, c.must("", "snapshot", "restore", file), "job default/c: same\ncheckpoint of default/c, shard 0: create\n")
+	require.NotContains(t, c.must("", "job", "get", "c", "-o", "yaml"), "paused")
+	require.Equal(t, same, c.must("", "snapshot", "restore", file))
+
+	// What was saved since is the newer one.
+	c.must("to 6", "job", "checkpoint", "c", "--set", "-")
+	code, stdout, stderr := c.cli("", "snapshot", "restore", file)
+	require.Equal(t, 1, code)
+	require.Contains(t, stdout, "checkpoint of default/c, shard 0: conflict, it was changed after the snapshot\n")
+	require.Contains(t, stderr, "1 of 5 differ")
+	require.Contains(t, c.must("", "snapshot", "restore", file, "--on-conflict", "skip"), "checkpoint of default/c, shard 0: skip")
+	require.Equal(t, "to 6", c.must("", "job", "checkpoint", "c"))
+	require.Contains(t, c.must("", "snapshot", "restore", file, "--on-conflict", "replace"), "checkpoint of default/c, shard 0: replace")
+	require.Equal(t, "to 5", c.must("", "job", "checkpoint", "c"))
 
 	// What was changed since is not overwritten unless that is said.
 	c.must("name: a\nspec: {schedules: [\"@weekly\"], noop: {}}\n", "job", "apply", "-f", "-")
-	code, stdout, stderr := c.cli("", "snapshot", "restore", file)
+	code, stdout, stderr = c.cli("", "snapshot", "restore", file)
 	require.Equal(t, 1, code)
 	require.Contains(t, stdout, "job default/a: conflict, it was changed after the snapshot\n")
 	require.Contains(t, stderr, "nothing was changed")

@@ -23,6 +23,67 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Result of a request.
+type SetCheckpointResponse_Result int32
+
+const (
+	// Never answered.
+	SetCheckpointResponse_RESULT_UNSPECIFIED SetCheckpointResponse_Result = 0
+	// There was none.
+	SetCheckpointResponse_RESULT_CREATED SetCheckpointResponse_Result = 1
+	// It took the place of another one.
+	SetCheckpointResponse_RESULT_REPLACED SetCheckpointResponse_Result = 2
+	// The last one has the same bytes; nothing was changed.
+	SetCheckpointResponse_RESULT_UNCHANGED SetCheckpointResponse_Result = 3
+	// The last one is another one, and replace is not set; nothing was changed.
+	SetCheckpointResponse_RESULT_CONFLICT SetCheckpointResponse_Result = 4
+)
+
+// Enum value maps for SetCheckpointResponse_Result.
+var (
+	SetCheckpointResponse_Result_name = map[int32]string{
+		0: "RESULT_UNSPECIFIED",
+		1: "RESULT_CREATED",
+		2: "RESULT_REPLACED",
+		3: "RESULT_UNCHANGED",
+		4: "RESULT_CONFLICT",
+	}
+	SetCheckpointResponse_Result_value = map[string]int32{
+		"RESULT_UNSPECIFIED": 0,
+		"RESULT_CREATED":     1,
+		"RESULT_REPLACED":    2,
+		"RESULT_UNCHANGED":   3,
+		"RESULT_CONFLICT":    4,
+	}
+)
+
+func (x SetCheckpointResponse_Result) Enum() *SetCheckpointResponse_Result {
+	p := new(SetCheckpointResponse_Result)
+	*p = x
+	return p
+}
+
+func (x SetCheckpointResponse_Result) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SetCheckpointResponse_Result) Descriptor() protoreflect.EnumDescriptor {
+	return file_leaderd_v1_checkpoint_proto_enumTypes[0].Descriptor()
+}
+
+func (SetCheckpointResponse_Result) Type() protoreflect.EnumType {
+	return &file_leaderd_v1_checkpoint_proto_enumTypes[0]
+}
+
+func (x SetCheckpointResponse_Result) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SetCheckpointResponse_Result.Descriptor instead.
+func (SetCheckpointResponse_Result) EnumDescriptor() ([]byte, []int) {
+	return file_leaderd_v1_checkpoint_proto_rawDescGZIP(), []int{8, 0}
+}
+
 // Checkpoint is what an attempt saved to go on from.
 type Checkpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -32,7 +93,7 @@ type Checkpoint struct {
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
 	// How many they are.
 	Size int32 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
-	// The fencing token of the attempt that saved it.
+	// The fencing token of the attempt that saved it; 0: it was put there by SetCheckpoint.
 	Token int64 `protobuf:"varint,4,opt,name=token,proto3" json:"token,omitempty"`
 	// When it was saved, by the executor's clock.
 	SaveTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=save_time,json=saveTime,proto3" json:"save_time,omitempty"`
@@ -279,6 +340,355 @@ func (x *DeleteCheckpointsRequest) GetName() string {
 	return ""
 }
 
+// ListCheckpointsRequest asks for a page.
+type ListCheckpointsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "namespaces/<namespace>"; "namespaces/-" for all.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// At most this many, 1–1000; 0 means 100. A page may have fewer, since its size is
+	// bounded too.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// From the page before.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCheckpointsRequest) Reset() {
+	*x = ListCheckpointsRequest{}
+	mi := &file_leaderd_v1_checkpoint_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCheckpointsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCheckpointsRequest) ProtoMessage() {}
+
+func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_checkpoint_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
+func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_checkpoint_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListCheckpointsRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *ListCheckpointsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListCheckpointsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListCheckpointsResponse is a page.
+type ListCheckpointsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The checkpoints.
+	Checkpoints []*JobCheckpoint `protobuf:"bytes,1,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`
+	// For the next page; empty on the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCheckpointsResponse) Reset() {
+	*x = ListCheckpointsResponse{}
+	mi := &file_leaderd_v1_checkpoint_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCheckpointsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCheckpointsResponse) ProtoMessage() {}
+
+func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_checkpoint_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
+func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_checkpoint_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListCheckpointsResponse) GetCheckpoints() []*JobCheckpoint {
+	if x != nil {
+		return x.Checkpoints
+	}
+	return nil
+}
+
+func (x *ListCheckpointsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// JobCheckpoint is the last one of a job's shard.
+type JobCheckpoint struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Resource name of the job.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// The shard, from 0.
+	Shard int32 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
+	// The checkpoint, with its data.
+	Checkpoint    *Checkpoint `protobuf:"bytes,3,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobCheckpoint) Reset() {
+	*x = JobCheckpoint{}
+	mi := &file_leaderd_v1_checkpoint_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobCheckpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobCheckpoint) ProtoMessage() {}
+
+func (x *JobCheckpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_checkpoint_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobCheckpoint.ProtoReflect.Descriptor instead.
+func (*JobCheckpoint) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_checkpoint_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *JobCheckpoint) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *JobCheckpoint) GetShard() int32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *JobCheckpoint) GetCheckpoint() *Checkpoint {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
+// SetCheckpointRequest has the checkpoint.
+type SetCheckpointRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Resource name of the job.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The shard, 0–999.
+	Shard int32 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
+	// The bytes, at most 256 KiB.
+	Data []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	// Its number, at least; it is always above that of the last one. 0: the next one.
+	Number int64 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
+	// Id of the run that saved it; may be absent.
+	Run string `protobuf:"bytes,5,opt,name=run,proto3" json:"run,omitempty"`
+	// When that was; absent: now.
+	SaveTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=save_time,json=saveTime,proto3" json:"save_time,omitempty"`
+	// Replace another one that is there.
+	Replace bool `protobuf:"varint,7,opt,name=replace,proto3" json:"replace,omitempty"`
+	// Say what would happen, change nothing.
+	ValidateOnly  bool `protobuf:"varint,8,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetCheckpointRequest) Reset() {
+	*x = SetCheckpointRequest{}
+	mi := &file_leaderd_v1_checkpoint_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetCheckpointRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetCheckpointRequest) ProtoMessage() {}
+
+func (x *SetCheckpointRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_checkpoint_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetCheckpointRequest.ProtoReflect.Descriptor instead.
+func (*SetCheckpointRequest) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_checkpoint_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SetCheckpointRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetCheckpointRequest) GetShard() int32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *SetCheckpointRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *SetCheckpointRequest) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *SetCheckpointRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *SetCheckpointRequest) GetSaveTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SaveTime
+	}
+	return nil
+}
+
+func (x *SetCheckpointRequest) GetReplace() bool {
+	if x != nil {
+		return x.Replace
+	}
+	return false
+}
+
+func (x *SetCheckpointRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+// SetCheckpointResponse says what happened.
+type SetCheckpointResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What happened.
+	Result SetCheckpointResponse_Result `protobuf:"varint,1,opt,name=result,proto3,enum=leaderd.v1.SetCheckpointResponse_Result" json:"result,omitempty"`
+	// The last checkpoint as it is then, without its data; where nothing was changed, the
+	// one that is there.
+	Checkpoint    *Checkpoint `protobuf:"bytes,2,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetCheckpointResponse) Reset() {
+	*x = SetCheckpointResponse{}
+	mi := &file_leaderd_v1_checkpoint_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetCheckpointResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetCheckpointResponse) ProtoMessage() {}
+
+func (x *SetCheckpointResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_checkpoint_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetCheckpointResponse.ProtoReflect.Descriptor instead.
+func (*SetCheckpointResponse) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_checkpoint_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SetCheckpointResponse) GetResult() SetCheckpointResponse_Result {
+	if x != nil {
+		return x.Result
+	}
+	return SetCheckpointResponse_RESULT_UNSPECIFIED
+}
+
+func (x *SetCheckpointResponse) GetCheckpoint() *Checkpoint {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
 var File_leaderd_v1_checkpoint_proto protoreflect.FileDescriptor
 
 const file_leaderd_v1_checkpoint_proto_rawDesc = "" +
@@ -303,10 +713,46 @@ const file_leaderd_v1_checkpoint_proto_rawDesc = "" +
 	"checkpoint\x12*\n" +
 	"\x04kept\x18\x02 \x03(\v2\x16.leaderd.v1.CheckpointR\x04kept\".\n" +
 	"\x18DeleteCheckpointsRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name2\xbc\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"l\n" +
+	"\x16ListCheckpointsRequest\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"~\n" +
+	"\x17ListCheckpointsResponse\x12;\n" +
+	"\vcheckpoints\x18\x01 \x03(\v2\x19.leaderd.v1.JobCheckpointR\vcheckpoints\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"o\n" +
+	"\rJobCheckpoint\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05shard\x18\x02 \x01(\x05R\x05shard\x126\n" +
+	"\n" +
+	"checkpoint\x18\x03 \x01(\v2\x16.leaderd.v1.CheckpointR\n" +
+	"checkpoint\"\xf6\x01\n" +
+	"\x14SetCheckpointRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05shard\x18\x02 \x01(\x05R\x05shard\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x16\n" +
+	"\x06number\x18\x04 \x01(\x03R\x06number\x12\x10\n" +
+	"\x03run\x18\x05 \x01(\tR\x03run\x127\n" +
+	"\tsave_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bsaveTime\x12\x18\n" +
+	"\areplace\x18\a \x01(\bR\areplace\x12#\n" +
+	"\rvalidate_only\x18\b \x01(\bR\fvalidateOnly\"\x87\x02\n" +
+	"\x15SetCheckpointResponse\x12@\n" +
+	"\x06result\x18\x01 \x01(\x0e2(.leaderd.v1.SetCheckpointResponse.ResultR\x06result\x126\n" +
+	"\n" +
+	"checkpoint\x18\x02 \x01(\v2\x16.leaderd.v1.CheckpointR\n" +
+	"checkpoint\"t\n" +
+	"\x06Result\x12\x16\n" +
+	"\x12RESULT_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eRESULT_CREATED\x10\x01\x12\x13\n" +
+	"\x0fRESULT_REPLACED\x10\x02\x12\x14\n" +
+	"\x10RESULT_UNCHANGED\x10\x03\x12\x13\n" +
+	"\x0fRESULT_CONFLICT\x10\x042\xee\x02\n" +
 	"\x11CheckpointService\x12T\n" +
 	"\rGetCheckpoint\x12 .leaderd.v1.GetCheckpointRequest\x1a!.leaderd.v1.GetCheckpointResponse\x12Q\n" +
-	"\x11DeleteCheckpoints\x12$.leaderd.v1.DeleteCheckpointsRequest\x1a\x16.google.protobuf.EmptyB7Z5github.com/leaderd/leaderd/proto/leaderd/v1;leaderdv1b\x06proto3"
+	"\x11DeleteCheckpoints\x12$.leaderd.v1.DeleteCheckpointsRequest\x1a\x16.google.protobuf.Empty\x12Z\n" +
+	"\x0fListCheckpoints\x12\".leaderd.v1.ListCheckpointsRequest\x1a#.leaderd.v1.ListCheckpointsResponse\x12T\n" +
+	"\rSetCheckpoint\x12 .leaderd.v1.SetCheckpointRequest\x1a!.leaderd.v1.SetCheckpointResponseB7Z5github.com/leaderd/leaderd/proto/leaderd/v1;leaderdv1b\x06proto3"
 
 var (
 	file_leaderd_v1_checkpoint_proto_rawDescOnce sync.Once
@@ -320,28 +766,44 @@ func file_leaderd_v1_checkpoint_proto_rawDescGZIP() []byte {
 	return file_leaderd_v1_checkpoint_proto_rawDescData
 }
 
-var file_leaderd_v1_checkpoint_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_leaderd_v1_checkpoint_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_leaderd_v1_checkpoint_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_leaderd_v1_checkpoint_proto_goTypes = []any{
-	(*Checkpoint)(nil),               // 0: leaderd.v1.Checkpoint
-	(*GetCheckpointRequest)(nil),     // 1: leaderd.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil),    // 2: leaderd.v1.GetCheckpointResponse
-	(*DeleteCheckpointsRequest)(nil), // 3: leaderd.v1.DeleteCheckpointsRequest
-	(*timestamppb.Timestamp)(nil),    // 4: google.protobuf.Timestamp
-	(*emptypb.Empty)(nil),            // 5: google.protobuf.Empty
+	(SetCheckpointResponse_Result)(0), // 0: leaderd.v1.SetCheckpointResponse.Result
+	(*Checkpoint)(nil),                // 1: leaderd.v1.Checkpoint
+	(*GetCheckpointRequest)(nil),      // 2: leaderd.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil),     // 3: leaderd.v1.GetCheckpointResponse
+	(*DeleteCheckpointsRequest)(nil),  // 4: leaderd.v1.DeleteCheckpointsRequest
+	(*ListCheckpointsRequest)(nil),    // 5: leaderd.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil),   // 6: leaderd.v1.ListCheckpointsResponse
+	(*JobCheckpoint)(nil),             // 7: leaderd.v1.JobCheckpoint
+	(*SetCheckpointRequest)(nil),      // 8: leaderd.v1.SetCheckpointRequest
+	(*SetCheckpointResponse)(nil),     // 9: leaderd.v1.SetCheckpointResponse
+	(*timestamppb.Timestamp)(nil),     // 10: google.protobuf.Timestamp
+	(*emptypb.Empty)(nil),             // 11: google.protobuf.Empty
 }
 var file_leaderd_v1_checkpoint_proto_depIdxs = []int32{
-	4, // 0: leaderd.v1.Checkpoint.save_time:type_name -> google.protobuf.Timestamp
-	0, // 1: leaderd.v1.GetCheckpointResponse.checkpoint:type_name -> leaderd.v1.Checkpoint
-	0, // 2: leaderd.v1.GetCheckpointResponse.kept:type_name -> leaderd.v1.Checkpoint
-	1, // 3: leaderd.v1.CheckpointService.GetCheckpoint:input_type -> leaderd.v1.GetCheckpointRequest
-	3, // 4: leaderd.v1.CheckpointService.DeleteCheckpoints:input_type -> leaderd.v1.DeleteCheckpointsRequest
-	2, // 5: leaderd.v1.CheckpointService.GetCheckpoint:output_type -> leaderd.v1.GetCheckpointResponse
-	5, // 6: leaderd.v1.CheckpointService.DeleteCheckpoints:output_type -> google.protobuf.Empty
-	5, // [5:7] is the sub-list for method output_type
-	3, // [3:5] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	10, // 0: leaderd.v1.Checkpoint.save_time:type_name -> google.protobuf.Timestamp
+	1,  // 1: leaderd.v1.GetCheckpointResponse.checkpoint:type_name -> leaderd.v1.Checkpoint
+	1,  // 2: leaderd.v1.GetCheckpointResponse.kept:type_name -> leaderd.v1.Checkpoint
+	7,  // 3: leaderd.v1.ListCheckpointsResponse.checkpoints:type_name -> leaderd.v1.JobCheckpoint
+	1,  // 4: leaderd.v1.JobCheckpoint.checkpoint:type_name -> leaderd.v1.Checkpoint
+	10, // 5: leaderd.v1.SetCheckpointRequest.save_time:type_name -> google.protobuf.Timestamp
+	0,  // 6: leaderd.v1.SetCheckpointResponse.result:type_name -> leaderd.v1.SetCheckpointResponse.Result
+	1,  // 7: leaderd.v1.SetCheckpointResponse.checkpoint:type_name -> leaderd.v1.Checkpoint
+	2,  // 8: leaderd.v1.CheckpointService.GetCheckpoint:input_type -> leaderd.v1.GetCheckpointRequest
+	4,  // 9: leaderd.v1.CheckpointService.DeleteCheckpoints:input_type -> leaderd.v1.DeleteCheckpointsRequest
+	5,  // 10: leaderd.v1.CheckpointService.ListCheckpoints:input_type -> leaderd.v1.ListCheckpointsRequest
+	8,  // 11: leaderd.v1.CheckpointService.SetCheckpoint:input_type -> leaderd.v1.SetCheckpointRequest
+	3,  // 12: leaderd.v1.CheckpointService.GetCheckpoint:output_type -> leaderd.v1.GetCheckpointResponse
+	11, // 13: leaderd.v1.CheckpointService.DeleteCheckpoints:output_type -> google.protobuf.Empty
+	6,  // 14: leaderd.v1.CheckpointService.ListCheckpoints:output_type -> leaderd.v1.ListCheckpointsResponse
+	9,  // 15: leaderd.v1.CheckpointService.SetCheckpoint:output_type -> leaderd.v1.SetCheckpointResponse
+	12, // [12:16] is the sub-list for method output_type
+	8,  // [8:12] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_checkpoint_proto_init() }
@@ -354,13 +816,14 @@ func file_leaderd_v1_checkpoint_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_checkpoint_proto_rawDesc), len(file_leaderd_v1_checkpoint_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   4,
+			NumEnums:      1,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_leaderd_v1_checkpoint_proto_goTypes,
 		DependencyIndexes: file_leaderd_v1_checkpoint_proto_depIdxs,
+		EnumInfos:         file_leaderd_v1_checkpoint_proto_enumTypes,
 		MessageInfos:      file_leaderd_v1_checkpoint_proto_msgTypes,
 	}.Build()
 	File_leaderd_v1_checkpoint_proto = out.File

@@ -22,6 +22,8 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	CheckpointService_GetCheckpoint_FullMethodName     = "/leaderd.v1.CheckpointService/GetCheckpoint"
 	CheckpointService_DeleteCheckpoints_FullMethodName = "/leaderd.v1.CheckpointService/DeleteCheckpoints"
+	CheckpointService_ListCheckpoints_FullMethodName   = "/leaderd.v1.CheckpointService/ListCheckpoints"
+	CheckpointService_SetCheckpoint_FullMethodName     = "/leaderd.v1.CheckpointService/SetCheckpoint"
 )
 
 // CheckpointServiceClient is the client API for CheckpointService service.
@@ -38,6 +40,13 @@ type CheckpointServiceClient interface {
 	// them, so that the next one begins anew. What a run that is live saves after that
 	// is refused as a conflict. To delete what is not there is no error.
 	DeleteCheckpoints(ctx context.Context, in *DeleteCheckpointsRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
+	// ListCheckpoints answers the last checkpoint of each shard of the jobs whose checkpoints
+	// outlive their runs, with its data, in order of job.
+	ListCheckpoints(ctx context.Context, in *ListCheckpointsRequest, opts ...grpc.CallOption) (*ListCheckpointsResponse, error)
+	// SetCheckpoint makes data the last checkpoint of a job's shard, from which its next run
+	// goes on. What a run that is live saves after that is refused as a conflict. The job's
+	// checkpoints must outlive its runs: INVALID_ARGUMENT says that they do not.
+	SetCheckpoint(ctx context.Context, in *SetCheckpointRequest, opts ...grpc.CallOption) (*SetCheckpointResponse, error)
 }
 
 type checkpointServiceClient struct {
@@ -68,6 +77,26 @@ func (c *checkpointServiceClient) DeleteCheckpoints(ctx context.Context, in *Del
 	return out, nil
 }
 
+func (c *checkpointServiceClient) ListCheckpoints(ctx context.Context, in *ListCheckpointsRequest, opts ...grpc.CallOption) (*ListCheckpointsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListCheckpointsResponse)
+	err := c.cc.Invoke(ctx, CheckpointService_ListCheckpoints_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *checkpointServiceClient) SetCheckpoint(ctx context.Context, in *SetCheckpointRequest, opts ...grpc.CallOption) (*SetCheckpointResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetCheckpointResponse)
+	err := c.cc.Invoke(ctx, CheckpointService_SetCheckpoint_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CheckpointServiceServer is the server API for CheckpointService service.
 // All implementations must embed UnimplementedCheckpointServiceServer
 // for forward compatibility.
@@ -82,6 +111,13 @@ type CheckpointServiceServer interface {
 	// them, so that the next one begins anew. What a run that is live saves after that
 	// is refused as a conflict. To delete what is not there is no error.
 	DeleteCheckpoints(context.Context, *DeleteCheckpointsRequest) (*emptypb.Empty, error)
+	// ListCheckpoints answers the last checkpoint of each shard of the jobs whose checkpoints
+	// outlive their runs, with its data, in order of job.
+	ListCheckpoints(context.Context, *ListCheckpointsRequest) (*ListCheckpointsResponse, error)
+	// SetCheckpoint makes data the last checkpoint of a job's shard, from which its next run
+	// goes on. What a run that is live saves after that is refused as a conflict. The job's
+	// checkpoints must outlive its runs: INVALID_ARGUMENT says that they do not.
+	SetCheckpoint(context.Context, *SetCheckpointRequest) (*SetCheckpointResponse, error)
 	mustEmbedUnimplementedCheckpointServiceServer()
 }
 
@@ -97,6 +133,12 @@ func (UnimplementedCheckpointServiceServer) GetCheckpoint(context.Context, *GetC
 }
 func (UnimplementedCheckpointServiceServer) DeleteCheckpoints(context.Context, *DeleteCheckpointsRequest) (*emptypb.Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteCheckpoints not implemented")
+}
+func (UnimplementedCheckpointServiceServer) ListCheckpoints(context.Context, *ListCheckpointsRequest) (*ListCheckpointsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListCheckpoints not implemented")
+}
+func (UnimplementedCheckpointServiceServer) SetCheckpoint(context.Context, *SetCheckpointRequest) (*SetCheckpointResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetCheckpoint not implemented")
 }
 func (UnimplementedCheckpointServiceServer) mustEmbedUnimplementedCheckpointServiceServer() {}
 func (UnimplementedCheckpointServiceServer) testEmbeddedByValue()                           {}
@@ -155,6 +197,42 @@ func _CheckpointService_DeleteCheckpoints_Handler(srv interface{}, ctx context.C
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CheckpointService_ListCheckpoints_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListCheckpointsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CheckpointServiceServer).ListCheckpoints(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CheckpointService_ListCheckpoints_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CheckpointServiceServer).ListCheckpoints(ctx, req.(*ListCheckpointsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CheckpointService_SetCheckpoint_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetCheckpointRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CheckpointServiceServer).SetCheckpoint(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CheckpointService_SetCheckpoint_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CheckpointServiceServer).SetCheckpoint(ctx, req.(*SetCheckpointRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // CheckpointService_ServiceDesc is the grpc.ServiceDesc for CheckpointService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -169,6 +247,14 @@ var CheckpointService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteCheckpoints",
 			Handler:    _CheckpointService_DeleteCheckpoints_Handler,
+		},
+		{
+			MethodName: "ListCheckpoints",
+			Handler:    _CheckpointService_ListCheckpoints_Handler,
+		},
+		{
+			MethodName: "SetCheckpoint",
+			Handler:    _CheckpointService_SetCheckpoint_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

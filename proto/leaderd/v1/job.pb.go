@@ -2589,7 +2589,14 @@ type UpdateJobRequest struct {
 	// they may be about to be created.
 	ValidateOnly bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	// Why, for the record of versions; at most 512 bytes.
-	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Create the job paused, so that none of its slots starts before it is resumed. A job
+	// that exists stays as it is in this.
+	Paused bool `protobuf:"varint,90,opt,name=paused,proto3" json:"paused,omitempty"`
+	// Why it is paused; at most 512 bytes. Only with paused.
+	PauseReason string `protobuf:"bytes,91,opt,name=pause_reason,json=pauseReason,proto3" json:"pause_reason,omitempty"`
+	// When it resumes by itself: see PauseJobRequest. Only with paused.
+	PauseUntil    *timestamppb.Timestamp `protobuf:"bytes,92,opt,name=pause_until,json=pauseUntil,proto3" json:"pause_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2657,6 +2664,27 @@ func (x *UpdateJobRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *UpdateJobRequest) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *UpdateJobRequest) GetPauseReason() string {
+	if x != nil {
+		return x.PauseReason
+	}
+	return ""
+}
+
+func (x *UpdateJobRequest) GetPauseUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PauseUntil
+	}
+	return nil
 }
 
 // UpdateJobResponse has the job as it is now.
@@ -3336,14 +3364,18 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"u\n" +
 	"\x17ListJobVersionsResponse\x122\n" +
 	"\bversions\x18\x01 \x03(\v2\x16.leaderd.v1.JobVersionR\bversions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd4\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xcc\x02\n" +
 	"\x10UpdateJobRequest\x12!\n" +
 	"\x03job\x18\x01 \x01(\v2\x0f.leaderd.v1.JobR\x03job\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12#\n" +
 	"\rallow_missing\x18\x03 \x01(\bR\fallowMissing\x12#\n" +
 	"\rvalidate_only\x18\x04 \x01(\bR\fvalidateOnly\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xd4\x01\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06paused\x18Z \x01(\bR\x06paused\x12!\n" +
+	"\fpause_reason\x18[ \x01(\tR\vpauseReason\x12;\n" +
+	"\vpause_until\x18\\ \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"pauseUntil\"\xd4\x01\n" +
 	"\x11UpdateJobResponse\x12!\n" +
 	"\x03job\x18\x01 \x01(\v2\x0f.leaderd.v1.JobR\x03job\x12<\n" +
 	"\x06result\x18\x02 \x01(\x0e2$.leaderd.v1.UpdateJobResponse.ResultR\x06result\"^\n" +
@@ -3550,32 +3582,33 @@ var file_leaderd_v1_job_proto_depIdxs = []int32{
 	27, // 59: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
 	11, // 60: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
 	52, // 61: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	11, // 62: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
-	10, // 63: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
-	45, // 64: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
-	11, // 65: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
-	11, // 66: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
-	23, // 67: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
-	25, // 68: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
-	28, // 69: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
-	30, // 70: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
-	32, // 71: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
-	33, // 72: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
-	35, // 73: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
-	37, // 74: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
-	24, // 75: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
-	26, // 76: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
-	29, // 77: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
-	31, // 78: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
-	53, // 79: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	34, // 80: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
-	36, // 81: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
-	38, // 82: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
-	75, // [75:83] is the sub-list for method output_type
-	67, // [67:75] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	45, // 62: leaderd.v1.UpdateJobRequest.pause_until:type_name -> google.protobuf.Timestamp
+	11, // 63: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
+	10, // 64: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
+	45, // 65: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
+	11, // 66: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
+	11, // 67: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
+	23, // 68: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
+	25, // 69: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
+	28, // 70: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
+	30, // 71: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
+	32, // 72: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
+	33, // 73: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
+	35, // 74: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
+	37, // 75: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
+	24, // 76: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
+	26, // 77: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
+	29, // 78: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
+	31, // 79: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
+	53, // 80: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	34, // 81: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
+	36, // 82: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
+	38, // 83: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
+	76, // [76:84] is the sub-list for method output_type
+	68, // [68:76] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_job_proto_init() }

@@ -22,11 +22,13 @@ type exchange struct {
 const (
 	payloadFile = "payload"
 	resultFile  = "result"
+	// exchangePrefix begins the names of the directories.
+	exchangePrefix = "leaderd-run-"
 )
 
 // newExchange makes one below parent; empty: where temporary files go.
 func newExchange(parent string, payload []byte) (*exchange, error) {
-	dir, err := os.MkdirTemp(parent, "leaderd-run-")
+	dir, err := os.MkdirTemp(parent, exchangePrefix)
 	if err != nil {
 		return nil, fmt.Errorf("directory for payload and result: %w", err)
 	}

@@ -73,15 +73,16 @@ func (r *Runner) request(ctx context.Context, t *Task, out io.Writer) (o Outcome
 	if t.Submitted {
 		out = left
 	}
-	var checkpoint bytes.Buffer
+	var checkpoint *bytes.Buffer
 	if t.Checkpoint != nil && strings.EqualFold(resp.Header.Get(checkpointBody), "true") {
-		out = &limited{to: &checkpoint, left: state.MaxCheckpoint + 1}
+		checkpoint = &bytes.Buffer{}
+		out = &limited{to: checkpoint, left: state.MaxCheckpoint + 1}
 	}
 	err = r.readBody(&o, resp.Body, out)
 	o.Ended = time.Now()
 	var unsaved error
 	if err == nil {
-		unsaved = keepAnswer(ctx, t, resp, checkpoint.Bytes())
+		unsaved = keepAnswer(ctx, t, resp, checkpoint)
 	}
 	switch {
 	case err != nil:

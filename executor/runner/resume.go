@@ -40,14 +40,16 @@ func resume(ctx context.Context, t *Task, req *http.Request) error {
 	return nil
 }
 
-// keepAnswer saves the checkpoint that an answer has. It does so although the attempt
-// is being stopped: what was done was done.
-func keepAnswer(ctx context.Context, t *Task, resp *http.Response, body []byte) error {
+// keepAnswer saves the checkpoint that an answer has: its body, where that is not nil. It
+// does so although the attempt is being stopped: what was done was done.
+func keepAnswer(ctx context.Context, t *Task, resp *http.Response, body *bytes.Buffer) error {
 	if t.Checkpoint == nil || t.Keeper == nil {
 		return nil
 	}
-	data := body
-	if len(resp.Header.Values(checkpointBody)) == 0 {
+	var data []byte
+	if body != nil {
+		data = body.Bytes()
+	} else {
 		text := resp.Header.Values(checkpointHeader)
 		if len(text) == 0 {
 			return nil

@@ -60,6 +60,15 @@ func TestRequestsCarryCheckpoints(t *testing.T) {
 	require.Empty(t, got.Values("Leaderd-Checkpoint"), "it is too large for a header")
 	require.Empty(t, body)
 
+	// An answer that says that its body is none keeps the one before.
+	o, out = send(func(w http.ResponseWriter) {
+		w.Header().Set("Leaderd-Checkpoint-Body", "false")
+		_, _ = io.WriteString(w, "hello")
+	})
+	require.Equal(t, state.StateSucceeded, o.State, o.Error)
+	require.Equal(t, "hello", out)
+	require.Len(t, n.last.Data, 5000)
+
 	task.Checkpoint.Body = true
 	o, _ = send(func(w http.ResponseWriter) { w.Header().Set("Leaderd-Checkpoint", "not base64!") })
 	require.Len(t, body, 5000)

@@ -38,7 +38,8 @@ const (
 )
 
 // PrepareSocketDir makes the directory for commands' sockets, which nobody but this
-// user may enter, and removes what an earlier process left there. Where the path is too
+// user may enter, and removes what an earlier process left there, the payloads and results
+// of submitted commands (see Config.ExchangeDir) among it. Where the path is too
 // long for sockets it makes one elsewhere instead, which remove removes. No other
 // process may use the directory.
 func PrepareSocketDir(path string) (dir string, remove func() error, err error) {
@@ -62,9 +63,16 @@ func PrepareSocketDir(path string) (dir string, remove func() error, err error) 
 	if err := os.Chmod(path, 0o700); err != nil { //nolint:gosec // a directory
 		return "", nothing, fmt.Errorf("directory of sockets: %w", err)
 	}
-	left, err := filepath.Glob(filepath.Join(path, "*"+socketSuffix))
-	for _, name := range left {
-		err = errors.Join(err, os.Remove(name))
+	left, err := os.ReadDir(path)
+	for _, e := range left {
+		name := filepath.Join(path, e.Name())
+		switch {
+		case strings.HasSuffix(name, socketSuffix):
+			err = errors.Join(err, os.Remove(name))
+		case strings.HasPrefix(e.Name(), exchangePrefix):
+			// One that a command made irremovable takes room, and keeps no other from its socket.
+			_ = os.RemoveAll(name)
+		}
 	}
 	if err != nil {
 		return "", nothing, fmt.Errorf("directory of sockets: %w", err)

@@ -185,7 +185,11 @@ func (s *Store) ListCalendars(ctx context.Context, namespace string, after state
 	if err != nil {
 		return nil, false, fmt.Errorf("list calendars: %w", err)
 	}
+	size := 0
 	for _, found := range res.KVs {
+		if size += len(found.Value); len(all) > 0 && size > MaxPageBytes {
+			return all, true, nil
+		}
 		all = append(all, s.calendarEntry(found))
 	}
 	return all, res.More, nil

@@ -14,8 +14,12 @@ import (
 // when it is requeued or dropped, or when there are too many of its job, and not with
 // the history. What a run was to work on stays as long as there is either.
 
-// maxTrimmed is how many dead letters one transaction drops.
-const maxTrimmed = 32
+const (
+	// maxTrimmed is how many dead letters one transaction drops.
+	maxTrimmed = 32
+	// deadKeys is how many are read at a time: each has the end of its run's output.
+	deadKeys = 200
+)
 
 // buryRequest adds the dead letter of a verdict to the request that stores it, where
 // the job keeps them.
@@ -39,8 +43,9 @@ type ListDead struct {
 	Limit int
 }
 
-// ListDead answers a page of dead letters, and whether there are more behind it. Those
-// that cannot be read have Broken set. Errors are those of package kv.
+// ListDead answers a page of dead letters, whose stored values are bounded by MaxPageBytes
+// too, and whether there are more behind it. Those that cannot be read have Broken set.
+// Errors are those of package kv.
 func (s *Store) ListDead(ctx context.Context, l ListDead) (page []RunEntry, more bool, err error) {
 	from := s.keys.dead()
 	switch {
@@ -53,9 +58,10 @@ func (s *Store) ListDead(ctx context.Context, l ListDead) (page []RunEntry, more
 	if l.AfterRun != "" {
 		from = s.keys.deadRun(l.AfterJob, l.AfterRun) + "\x00"
 	}
+	size := 0
 	for {
 		res, err := s.read(ctx, func(ctx context.Context) (kv.RangeResult, error) {
-			return s.kv.Range(ctx, from, to, kv.RangeOptions{Limit: int64(l.Limit + 1)})
+			return s.kv.Range(ctx, from, to, kv.RangeOptions{Limit: int64(min(l.Limit+1, deadKeys))})
 		})
 		if err != nil {
 			return nil, false, fmt.Errorf("list dead letters: %w", err)
@@ -65,7 +71,7 @@ func (s *Store) ListDead(ctx context.Context, l ListDead) (page []RunEntry, more
 			if !ok || l.Job != "" && e.Job.Name != l.Job {
 				continue
 			}
-			if len(page) == l.Limit {
+			if size += len(found.Value); len(page) == l.Limit || len(page) > 0 && size > MaxPageBytes {
 				return page, true, nil
 			}
 			page = append(page, e)

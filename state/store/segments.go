@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
 	"github.com/leaderd/leaderd/state/kv"
@@ -270,7 +272,7 @@ func (s *Store) tryReadPacked(ctx context.Context, id state.JobID, runs []state.
 			default:
 				rec := codec.RecordFromProto(of[at].Record)
 				rec.Job, rec.Run, rec.Revision = id, run, of[at].Revision
-				e.Record, e.size = &rec, 64+len(rec.Tail)+len(rec.Detail)
+				e.Record, e.size = &rec, 64+proto.Size(of[at].Record)
 			}
 			if out == nil {
 				out = make(map[state.RunID]RunEntry, len(runs))

@@ -92,12 +92,16 @@ func takeSnapshot(ctx context.Context, a *api, now time.Time) (*snapshot, error)
 	return s, nil
 }
 
-// eachCheckpoint calls do for the checkpoints of all jobs that outlive runs.
-func eachCheckpoint(ctx context.Context, a *api, do func(*leaderdv1.JobCheckpoint) error) error {
+// eachCheckpoint calls do for the checkpoints that outlive runs of the snapshot's jobs.
+func (s *snapshot) eachCheckpoint(ctx context.Context, a *api, do func(*leaderdv1.JobCheckpoint) error) error {
+	has := make(map[string]bool, len(s.jobs))
+	for _, j := range s.jobs {
+		has[j.GetName()] = true
+	}
 	return pages(func(token string) (string, error) {
 		resp, err := a.saved.ListCheckpoints(ctx, &leaderdv1.ListCheckpointsRequest{Parent: "namespaces/-", PageToken: token})
 		for _, c := range resp.GetCheckpoints() {
-			if err == nil {
+			if err == nil && has[c.GetJob()] { // else it was made for a submission, or since
 				err = do(c)
 			}
 		}

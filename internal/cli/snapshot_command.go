@@ -40,7 +40,7 @@ whole or not at all. History, what single runs have saved, and output are not in
 					if !checkpoints {
 						return nil
 					}
-					return eachCheckpoint(ctx, a, do)
+					return s.eachCheckpoint(ctx, a, do)
 				})
 			})
 			if err != nil {

@@ -133,7 +133,8 @@ func (r *restorer) checkpoint(ctx context.Context, c *leaderdv1.JobCheckpoint, s
 			x.how = "same"
 		case leaderdv1.SetCheckpointResponse_RESULT_CONFLICT:
 			x.how, x.newer = "conflict", resp.GetCheckpoint().GetSaveTime().AsTime().After(r.s.taken)
-		default:
+		case leaderdv1.SetCheckpointResponse_RESULT_CREATED, leaderdv1.SetCheckpointResponse_RESULT_REPLACED,
+			leaderdv1.SetCheckpointResponse_RESULT_UNSPECIFIED:
 			x.how = "create"
 		}
 	case there != nil && outlives(saved):

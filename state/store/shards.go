@@ -52,6 +52,8 @@ type headerFlight struct {
 	done chan struct{}
 	res  state.ClaimResult
 	err  error
+	// left is set where who asked has gone: the error is of that.
+	left bool
 }
 
 func (h *headers) get(k headerKey) (state.Live, bool) {
@@ -86,14 +88,18 @@ func (h *headers) drop(k headerKey) {
 // answer.
 func (h *headers) once(ctx context.Context, ask headerAsk, claim func() (state.ClaimResult, error)) (state.ClaimResult, error) {
 	h.mu.Lock()
-	if f := h.flights[ask]; f != nil {
+	for h.flights[ask] != nil {
+		f := h.flights[ask]
 		h.mu.Unlock()
 		select {
 		case <-f.done:
-			return f.res, f.err
+			if !f.left {
+				return f.res, f.err
+			}
 		case <-ctx.Done():
 			return state.ClaimResult{}, context.Cause(ctx)
 		}
+		h.mu.Lock()
 	}
 	if h.flights == nil {
 		h.flights = make(map[headerAsk]*headerFlight)
@@ -108,6 +114,7 @@ func (h *headers) once(ctx context.Context, ask headerAsk, claim func() (state.C
 		close(f.done)
 	}()
 	f.res, f.err = claim()
+	f.left = f.err != nil && ctx.Err() != nil
 	return f.res, f.err
 }
 

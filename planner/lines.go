@@ -25,6 +25,8 @@ const (
 	// that were planned by the one before.
 	leastProbe = time.Second
 	mostProbe  = 30 * time.Second
+	// leastTurn is the least time between two turns of the loop for the sake of tokens.
+	leastTurn = time.Millisecond
 )
 
 // lines are the limits at which runs wait.
@@ -186,7 +188,7 @@ func (t *term) letGo(ln *line) {
 		}
 		switch {
 		case ln.rated:
-			ln.next = later(ln.next, now).Add(ln.limit.Rate.Interval())
+			ln.next = spent(&ln.limit.Rate, ln.next, now)
 		case ln.credit > 0:
 			ln.credit--
 		}
@@ -194,6 +196,26 @@ func (t *term) letGo(ln *line) {
 		ln.out++
 		t.place(e)
 	}
+}
+
+// spent is from when on there is another token where one was there from next on, and is
+// taken now. What a bucket has gathered since the turn before is not lost.
+func spent(r *state.Rate, next, now time.Time) time.Time {
+	if next.IsZero() { // nobody knows
+		return now.Add(r.Interval())
+	}
+	gathers := min(time.Duration(max(1, r.Burst)-1)*r.Interval(), tick)
+	return later(next, now.Add(-gathers)).Add(r.Interval())
+}
+
+// untilToken is how long it is until a line has its next token; ok is false where that is
+// no sooner than the loop's next turn.
+func (t *term) untilToken() (wait time.Duration, ok bool) {
+	if t.tokens.Len() == 0 {
+		return 0, false
+	}
+	wait = micros(t.tokens.Top().Key).Sub(t.now())
+	return max(wait, leastTurn), wait < tick
 }
 
 // pop takes the entry whose turn it is; nil: there is none.

@@ -258,6 +258,8 @@ func (t *term) loop(
 
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
+	token := time.NewTimer(tick)
+	defer token.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -271,8 +273,12 @@ func (t *term) loop(
 				t.known = max(t.known, c.revision)
 			}
 		case <-ticker.C:
+		case <-token.C:
 		}
 		t.turn(t.now())
+		if wait, ok := t.untilToken(); ok {
+			token.Reset(wait)
+		}
 	}
 }
 

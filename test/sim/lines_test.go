@@ -110,3 +110,24 @@ func TestBackfillAtACircuit(t *testing.T) {
 		w.verify(true)
 	})
 }
+
+// A rate of many in a second is not slowed down by how often the leader looks.
+func TestQuickRate(t *testing.T) {
+	for _, burst := range []int{1, 20} {
+		bubble(t, func(t *testing.T, w *world) {
+			j := newJob("a").with(func(s *state.JobSpec) {
+				s.Overlap = state.OverlapAllow
+				s.Limits = []state.Limit{{Name: "api", Rate: state.Rate{Runs: 100, Per: time.Second, Burst: burst}}}
+			})
+			w.put(j)
+			w.small()
+			w.pass(2 * time.Second)
+			w.submitAll(j, 400)
+			w.pass(3 * time.Second)
+			require.InDelta(t, 300+burst, len(w.history.of(j)), 15)
+			w.pass(3 * time.Second)
+			require.Len(t, w.history.of(j), 400)
+			w.verify(true)
+		})
+	}
+}

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/leaderd/leaderd/executor/runner"
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
@@ -89,6 +90,7 @@ func (d *desk) park(e *entry, now int64) {
 	}
 	d.enqueue(e, later, now+int64(jittered(wait)))
 	if scope := e.plan.spec.scope; scope != "" {
+		e.parked = scope
 		d.parked[scope] = append(d.parked[scope], e)
 	}
 	signal(d.wake)
@@ -126,8 +128,21 @@ func (d *desk) unpark(scope string) {
 	}
 	delete(d.parked, scope)
 	for _, e := range parked {
+		e.parked = ""
 		d.hurry(e)
 	}
+}
+
+// leavePark is for an entry that leaves the queue.
+func (d *desk) leavePark(e *entry) {
+	if e.parked == "" {
+		return
+	}
+	left := slices.DeleteFunc(d.parked[e.parked], func(o *entry) bool { return o == e })
+	if d.parked[e.parked] = left; len(left) == 0 {
+		delete(d.parked, e.parked)
+	}
+	e.parked = ""
 }
 
 // hurry has an entry that waits for its next claim claimed now.

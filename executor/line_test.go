@@ -127,3 +127,33 @@ func TestLackIsTold(t *testing.T) {
 		r.close()
 	})
 }
+
+// What waits for other runs is remembered once, and only as long as it waits.
+func TestParkedOnce(t *testing.T) {
+	d := newBareDesk(t, Config{Node: state.Node{Capacity: 8}})
+	sp := jobOf("a", func(s *state.JobSpec) { s.Overlap, s.MaxConcurrent = state.OverlapQueue, 2 })
+	for i := range 2 {
+		e := entryDue(sp, i, d.wall())
+		e.key.run, e.plan.queued = state.RunID(fmt.Sprint(i)), true
+		d.entries[e.key] = e
+		d.enqueue(e, later, d.wall())
+	}
+	soon := func() int64 { return d.wall() + int64(2*maxRefused) }
+	for range 20 {
+		runs, _ := d.dispatch(soon())
+		require.Len(t, runs, 2)
+		require.Empty(t, d.parked)
+		turnOf(d, runs, state.ClaimHeld)
+		require.Len(t, d.parked[sp.scope], 2)
+	}
+	d.unpark(sp.scope)
+	require.Empty(t, d.parked)
+	runs, _ := d.dispatch(soon())
+	require.Len(t, runs, 2)
+	turnOf(d, runs, state.ClaimHeld)
+	require.Len(t, d.parked[sp.scope], 2)
+	sp.revoked = true
+	d.dispatch(soon())
+	require.Empty(t, d.parked)
+	require.Empty(t, d.entries)
+}

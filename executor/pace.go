@@ -186,6 +186,7 @@ func (d *desk) unqueue(e *entry) {
 		d.due.remove(e.at)
 	}
 	e.place = nowhere
+	d.leavePark(e)
 	d.metrics.queued.Dec()
 }
 

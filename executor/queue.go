@@ -74,6 +74,8 @@ type entry struct {
 	busy     bool   // the leader was told
 	turn     uint64 // its newest in the line
 	refusals uint8
+	// parked is by whose ends it is claimed again, where that is in desk.parked.
+	parked string
 	refused  bool // the leader was told since it planned it last
 
 	// of what is over

@@ -339,11 +339,15 @@ func (s *Store) ResetCircuit(ctx context.Context, id state.JobID) (was state.Cir
 }
 
 func (s *Store) resetCircuit(ctx context.Context, id state.JobID, key string) (was state.Circuit, err error) {
-	for range maxTries {
-		if was, err = s.readCircuit(ctx, key); err != nil || was.Revision == 0 {
+	for try := range maxTries {
+		now, err := s.readCircuit(ctx, key)
+		if try == 0 { // a later one may find what an earlier one, whose answer was lost, has left
+			was = now
+		}
+		if err != nil || now.Revision == 0 {
 			return was, err
 		}
-		step := circuitStep{key: key, was: was, changed: true}
+		step := circuitStep{key: key, was: now, changed: true}
 		r := &request{}
 		if err := step.addTo(s, r); err != nil {
 			return was, err

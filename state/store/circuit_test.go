@@ -307,6 +307,22 @@ func TestResetCircuit(t *testing.T) {
 	require.Equal(t, state.CircuitOpen, was.State)
 	require.Equal(t, state.TokenStored, r.finish(endOf(r.start(claim(3)), state.StateFailed)))
 
+	// The answer is what was there, also when that of the store was lost.
+	lost := false
+	r.onTxn(func(txn *kv.Txn) faulty.Fault {
+		if lost || len(txn.If) == 0 {
+			return faulty.Fault{}
+		}
+		lost = true
+		return faulty.Fault{After: kv.ErrUnknown}
+	})
+	was, _, err = r.s.ResetCircuit(t.Context(), billing)
+	require.NoError(t, err)
+	require.Equal(t, state.CircuitOpen, was.State)
+	require.Zero(t, r.circuit(billing, b).Revision)
+	r.onTxn(nil)
+	require.Equal(t, state.TokenStored, r.finish(endOf(r.start(claim(4)), state.StateFailed)))
+
 	// It goes with the job's breaker, and with the job.
 	_, err = r.s.PutJob(t.Context(), putOf(billing, specOf("@every 1m")))
 	require.NoError(t, err)

@@ -258,7 +258,7 @@ func (s *Store) bucketOf(key string, kvs []kv.KeyValue) bucket {
 // were asked for all wait.
 func (s *Store) waitAtLimit(ctx context.Context, t *claimTry, v *refusal) (status state.ClaimStatus, again bool, err error) {
 	c, live := t.c, t.live
-	q, err := s.readQueue(ctx, t, nil)
+	q, err := s.readQueue(ctx, t, nil, c.Pending != 0) // of which there may be very many
 	if err != nil {
 		return 0, false, err
 	}

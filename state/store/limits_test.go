@@ -9,6 +9,7 @@ import (
 
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/kv"
+	"github.com/leaderd/leaderd/state/kv/faulty"
 )
 
 // limited is a claim of a due run of a job that overlaps freely and has limits.
@@ -226,4 +227,27 @@ func TestUnreadablePlaces(t *testing.T) {
 		r.end(r.start(limited(billing, rev, o, 20*i+19, db)))
 		r.end(r.start(gated(billing, rev, o, 20*i+18, three)))
 	}
+}
+
+// A run that waits at a limit already reads no other's keys when it is held again.
+func TestHeldAtALimitReadsItsOwn(t *testing.T) {
+	r := newRig(t)
+	rev, o := r.setJob(billing), r.register("n1")
+	db := state.Limit{Name: "db", Max: 1}
+	r.start(limited(billing, rev, o, 0, db))
+	var last state.Claim
+	for n := range 5 {
+		last = limited(billing, rev, o, n+1, db)
+		require.Equal(t, state.ClaimQueued, r.claim(last).Status)
+	}
+	run, err := r.s.GetRun(t.Context(), billing, last.Live.Run)
+	require.NoError(t, err)
+	last.Pending = run.Pending.Revision
+	r.onTxn(func(txn *kv.Txn) faulty.Fault {
+		for _, op := range txn.Then {
+			require.False(t, op.Key == r.s.keys.pendingOf(billing) && op.End != "", "it reads all")
+		}
+		return faulty.Fault{}
+	})
+	require.Equal(t, state.ClaimHeld, r.claim(last).Status)
 }

@@ -137,10 +137,14 @@ type queue struct {
 }
 
 // readQueue goes past group commit: what a batch reads may be older than what the
-// batch writes, under the revision that it answers.
-func (s *Store) readQueue(ctx context.Context, t *claimTry, by *taker) (queue, error) {
+// batch writes, under the revision that it answers. ownOnly leaves out the other runs.
+func (s *Store) readQueue(ctx context.Context, t *claimTry, by *taker, ownOnly bool) (queue, error) {
 	c := t.c
-	read := kv.Txn{Then: []kv.Op{kv.GetRange(s.keys.pendingOf(c.Job), end(s.keys.pendingOf(c.Job)), 0)}}
+	all := kv.GetRange(s.keys.pendingOf(c.Job), end(s.keys.pendingOf(c.Job)), 0)
+	if ownOnly {
+		all = kv.Get(s.keys.pendingRun(c.Job, t.live.Run))
+	}
+	read := kv.Txn{Then: []kv.Op{all}}
 	if by != nil {
 		read.Then = append(read.Then, keyOnly(s.keys.cancelRun(by.job, by.run)))
 	}
@@ -177,7 +181,7 @@ func (s *Store) queueOverlap(ctx context.Context, t *claimTry, v *refusal) (stat
 	if held := v.holders(t); c.Gate.Policy == state.OverlapCancel && len(held) > 0 && held[0].run != "" {
 		by = &held[0]
 	}
-	q, err := s.readQueue(ctx, t, by)
+	q, err := s.readQueue(ctx, t, by, false)
 	if err != nil {
 		return 0, false, err
 	}

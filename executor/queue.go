@@ -75,8 +75,8 @@ type entry struct {
 	turn     uint64 // its newest in the line
 	refusals uint8
 	// parked is by whose ends it is claimed again, where that is in desk.parked.
-	parked string
-	refused  bool // the leader was told since it planned it last
+	parked  string
+	refused bool // the leader was told since it planned it last
 
 	// of what is over
 	ended ending

@@ -66,9 +66,9 @@ func (r *Rate) Interval() time.Duration { return r.Per / time.Duration(max(1, r.
 // next is from when on there will be. A bucket that was left by another rate, before an
 // edit or by another job, is at most empty by this one; but it stays what it is by the other.
 func (r *Rate) Take(b Bucket, at time.Time) (after Bucket, next time.Time, ok bool) {
-	burst := time.Duration(max(1, r.Burst))
+	burst := max(1, r.Burst)
 	full := b.Full
-	if empty := b.Taken.Add(burst * r.Interval()); full.After(empty) {
+	if empty := b.Taken.Add(time.Duration(burst) * r.Interval()); full.After(empty) {
 		full = empty
 	}
 	believed := !b.Taken.After(at.Add(clockSlack))
@@ -76,7 +76,7 @@ func (r *Rate) Take(b Bucket, at time.Time) (after Bucket, next time.Time, ok bo
 		full = at
 	}
 	// The bucket holds a token while it is full within the time of all but one.
-	next = full.Add(-(burst - 1) * r.Interval())
+	next = full.Add(-time.Duration(burst-1) * r.Interval())
 	if next.After(at) {
 		return b, next, false
 	}

@@ -42,7 +42,9 @@ func TestPriorityOfWhatWaits(t *testing.T) {
 func TestRateIsRaised(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		at := func(r state.Rate) func(*state.JobSpec) {
-			return func(s *state.JobSpec) { s.Overlap, s.Limits = state.OverlapAllow, []state.Limit{{Name: "api", Rate: r}} }
+			return func(s *state.JobSpec) {
+				s.Overlap, s.Limits = state.OverlapAllow, []state.Limit{{Name: "api", Rate: r}}
+			}
 		}
 		j := newJob("a").with(at(state.Rate{Runs: 1, Per: time.Hour, Burst: 3}))
 		w.put(j)

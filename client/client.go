@@ -107,6 +107,9 @@ type Submission struct {
 	Key string
 	// KeyTTL is for how long the key is kept at least, 1m–720h; zero: 24h.
 	KeyTTL time.Duration
+	// LimitKey is at which of the job's limits that are per key the run counts, such as a
+	// customer's name; at most 128 bytes.
+	LimitKey string
 	// AllowOverlap starts the run even if another one of the job is live.
 	AllowOverlap bool
 	// Reason is why, for the record; at most 512 bytes.
@@ -140,7 +143,7 @@ func (s *Submission) request() (*leaderdv1.SubmitRunRequest, error) {
 	}
 	req := &leaderdv1.SubmitRunRequest{
 		Job: job, Spec: s.Spec, Payload: s.Payload, IdempotencyKey: s.Key,
-		AllowOverlap: s.AllowOverlap, Reason: s.Reason,
+		AllowOverlap: s.AllowOverlap, Reason: s.Reason, LimitKey: s.LimitKey,
 	}
 	if s.Key == "" {
 		req.IdempotencyKey = "client:" + rand.Text()

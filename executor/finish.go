@@ -45,7 +45,7 @@ func (d *desk) finish(final context.Context, r *run) {
 
 // over concludes a run whose end is stored, or fenced, or given up (0).
 func (d *desk) over(r *run, f *state.Finish, status state.TokenStatus) {
-	n := ending{step: workerv1.Progress_STEP_FINISHED, lateness: r.lateness, closed: r.plan.closed}
+	n := ending{step: workerv1.Progress_STEP_FINISHED, lateness: r.lateness, closed: r.plan.closed, limitKey: f.Live.LimitKey}
 	if status == state.TokenStored {
 		n.state = f.Attempt.State
 		if !f.Retry.IsZero() {

@@ -14,6 +14,7 @@ type ending struct {
 	lateness time.Duration
 	closed   int64 // of the plan that was claimed
 	at       int64
+	limitKey string // see state.Live
 }
 
 // answers tells whether a plan of the same attempt is answered by the ending. A
@@ -97,7 +98,7 @@ func (d *desk) reportEnd(e *entry) {
 		attempt: e.key.attempt, step: e.ended.step,
 	}
 	if p.step == workerv1.Progress_STEP_FINISHED {
-		p.lateness, p.state = e.ended.lateness, uint32(e.ended.state)
+		p.lateness, p.state, p.limitKey = e.ended.lateness, uint32(e.ended.state), e.ended.limitKey
 	}
 	s.reports.add(p)
 }

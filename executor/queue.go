@@ -30,6 +30,7 @@ type plan struct {
 	closed       int64
 	queued       bool // it waits for other runs
 	origin       state.RunID
+	limitKey     string       // see state.Pending
 	chain        *state.Chain // nil: the run was not made after others
 	split        bool         // it is a shard of a run that is split
 	begun        bool         // which is known to have begun

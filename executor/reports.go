@@ -40,6 +40,7 @@ type progress struct {
 	limit     int32
 	notBefore time.Time
 	lack      string
+	limitKey  string
 }
 
 // reports are what a session has to tell. To add one never blocks.
@@ -118,6 +119,7 @@ func message(batch []progress) *workerv1.AttendRequest {
 		p, v := &batch[i], &values[i]
 		v.Ref, v.Due, v.Run, v.Shard = p.ref, p.due/int64(time.Microsecond), p.run, p.shard
 		v.Attempt, v.Limit, v.NotBefore, v.Lack = p.attempt, p.limit, codec.Micros(p.notBefore), p.lack
+		v.LimitKey = p.limitKey
 		v.Step, v.Lateness, v.State = p.step, p.lateness.Microseconds(), p.state
 		list[i] = v
 	}

@@ -105,6 +105,7 @@ func (d *desk) claim(work, window context.Context, r *run) {
 			Claimed:    begun.UTC(),
 			AtMostOnce: sp.atMostOnce,
 			Origin:     r.plan.origin,
+			LimitKey:   r.plan.limitKey,
 			DeadLetter: sp.policy.DeadLetter != nil,
 			Circuit:    sp.policy.CircuitBreaker,
 		},

@@ -134,6 +134,7 @@ func newPlan(sp *spec, p *workerv1.Entry, ids *slotIDs) (plan, key, error) {
 		closed:       p.GetClosedRevision(),
 		queued:       p.GetQueued(),
 		origin:       state.RunID(p.GetOrigin()),
+		limitKey:     p.GetLimitKey(),
 		split:        p.GetSplit(),
 		begun:        p.GetBegun(),
 	}

@@ -64,6 +64,7 @@ func (t *term) tryDecide(e *entry, now time.Time) {
 	var pending int64
 	if e.pending != nil {
 		pending, rec.Origin, rec.Chain = e.pending.Revision, e.pending.Origin, e.pending.Chain
+		rec.LimitKey = e.pending.LimitKey
 	}
 	exclusive, relies := e.version.Exclusive, e.relies
 	t.task(func(ctx context.Context) func() {
@@ -92,7 +93,7 @@ func (t *term) tryDecide(e *entry, now time.Time) {
 				}
 				t.feedOf(rec.Job, rec.Run)
 				if waiting != nil {
-					t.endedOf(rec.Job)
+					t.endedOf(rec.Job, waiting.LimitKey)
 				}
 				if j := t.jobs[rec.Job]; j != nil && to == state.StateTimedOut {
 					t.lookAtFailures(j)

@@ -124,6 +124,19 @@ func (e *entry) holdsAt() int64 {
 // deadline, and start also while their job is paused.
 func (e *entry) backfill() bool { return e.run != "" && e.run.Kind() == state.KindBackfill }
 
+// lineKey is the line of one of the limits of the entry's job, as the run counts there.
+func (e *entry) lineKey(i int) lineKey {
+	return e.version.lineKey(&e.version.Limits()[i], e.limitKey())
+}
+
+// limitKey is the run's key for limits that are per key, as long as it has no record.
+func (e *entry) limitKey() string {
+	if e.pending == nil {
+		return ""
+	}
+	return e.pending.LimitKey
+}
+
 // attempt is the number of the attempt that the entry is for.
 func (e *entry) attempt() int {
 	if e.waiting != nil {

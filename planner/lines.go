@@ -46,7 +46,10 @@ type lineKey struct {
 	rated bool
 }
 
-func (j *Job) lineKey(l *state.Limit) lineKey { return lineKey{l.ID(j.ID.Namespace), l.Max == 0} }
+// lineKey is that of one of the job's limits, for runs with a key.
+func (j *Job) lineKey(l *state.Limit, key string) lineKey {
+	return lineKey{l.ID(j.ID.Namespace, key), l.Max == 0}
+}
 
 // line is what waits at a limit.
 type line struct {
@@ -105,7 +108,7 @@ func (t *term) crowded(e *entry) bool {
 		return true
 	}
 	for i := range e.version.Limits() {
-		if ln := t.lines.of[e.version.lineKey(&e.version.Limits()[i])]; ln != nil && ln.waiting.Len() > 0 {
+		if ln := t.lines.of[e.lineKey(i)]; ln != nil && ln.waiting.Len() > 0 {
 			return true
 		}
 	}
@@ -117,7 +120,7 @@ func (t *term) crowded(e *entry) bool {
 func (t *term) lineUp(e *entry, limit int, next time.Time) {
 	v := e.version
 	l := v.Limits()[min(limit, len(v.Limits())-1)]
-	ln := t.line(l, v.lineKey(&l))
+	ln := t.line(l, v.lineKey(&l, e.limitKey()))
 	if l != ln.limit { // there may be more room by it, or a token sooner
 		ln.probing = true
 		if soon := t.now().Add(l.Rate.Interval()); ln.rated && ln.next.After(soon) {
@@ -244,11 +247,13 @@ func (e *entry) mayStart() bool { return e == e.job.queue[0] || !e.version.order
 // ordered tells whether runs of the job that wait start one after another.
 func (j *Job) ordered() bool { return j.wants == nil || len(j.wants.limits) == 0 || j.wants.ordered }
 
-// freed notes that a run of the job has ended: there may be room at its limits.
-func (t *term) freed(j *Job) {
+// freed notes that a run of the job, with a key, has ended: there may be room at its
+// limits. Where the key is not known those that are per key hear of it by what is let go
+// now and then.
+func (t *term) freed(j *Job, key string) {
 	for i := range j.Limits() {
 		l := &j.Limits()[i]
-		if ln := t.lines.of[j.lineKey(l)]; ln != nil && l.Max > 0 {
+		if ln := t.lines.of[j.lineKey(l, key)]; ln != nil && l.Max > 0 {
 			ln.credit = min(ln.credit+1, l.Max)
 			t.rouse(ln)
 		}
@@ -297,7 +302,7 @@ func (t *term) reachedBy(e *entry, limit int, next time.Time) {
 	}
 	e.job.reached = uint8(limit - 1)
 	if l := e.version.Limits()[limit-1]; !next.IsZero() {
-		t.line(l, e.version.lineKey(&l)).next = next
+		t.line(l, e.lineKey(limit-1)).next = next
 	}
 }
 

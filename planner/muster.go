@@ -369,7 +369,7 @@ func (t *term) conclude(k cancelKey, m *muster, r *state.RunShards, rec state.Re
 			delete(t.musters, k)
 			t.dismiss(k, true)
 			t.metrics.concluded.WithLabelValues(rec.State.String()).Inc()
-			t.endedOf(k.job)
+			t.endedOf(k.job, rec.LimitKey)
 			t.feedOf(k.job, k.run)
 			if job := t.jobs[k.job]; job != nil && (rec.State == state.StateFailed || rec.State == state.StateTimedOut) {
 				t.lookAtFailures(job)

@@ -97,7 +97,7 @@ func (t *term) markLost(l state.Live) {
 			if next.State == state.StateWaiting {
 				t.addWaiting(&next, t.now())
 			} else {
-				t.endedOf(l.Job)
+				t.endedOf(l.Job, l.LimitKey)
 				if j := t.jobs[l.Job]; j != nil {
 					t.trimDead(j)
 				}

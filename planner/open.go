@@ -289,7 +289,7 @@ func (t *term) finished(s *session, p *workerv1.Progress, now time.Time) {
 		t.trimDead(job)
 	}
 	if state.RunState(p.GetState()) != state.StateWaiting {
-		t.ended(job.job)
+		t.ended(job.job, p.GetLimitKey())
 		t.advanceAfter(job.job.ID)
 	}
 	switch state.RunState(p.GetState()) { //nolint:exhaustive // of others it is not known that they started

@@ -103,11 +103,11 @@ func (e *entry) waitsSince() time.Time {
 
 // ended tells the executors of the runs that wait for such a run as has ended,
 // those first that were due first.
-func (t *term) ended(j *Job) {
+func (t *term) ended(j *Job, key string) {
 	if len(t.queues) == 0 {
 		return
 	}
-	t.freed(j)
+	t.freed(j, key)
 	waiting := t.queues[j.scope()]
 	heads := make([]*entry, 0, len(waiting))
 	for _, w := range waiting {
@@ -120,9 +120,9 @@ func (t *term) ended(j *Job) {
 }
 
 // endedOf is ended for a run of the job, if that is known.
-func (t *term) endedOf(id state.JobID) {
+func (t *term) endedOf(id state.JobID, key string) {
 	if j := t.jobs[id]; j != nil {
-		t.ended(j.job)
+		t.ended(j.job, key)
 	}
 	t.advanceAfter(id)
 }
@@ -243,7 +243,7 @@ func (t *term) cancelRun(k cancelKey) {
 			t.checkErr("cancel a run of "+c.Job.String(), err)
 			if err == nil && over {
 				delete(t.cancels, k)
-				t.endedOf(c.Job)
+				t.endedOf(c.Job, "")
 				return
 			}
 			if split {

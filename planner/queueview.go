@@ -210,7 +210,7 @@ func (w *waiter) message() *workerv1.Waiting {
 	if !w.until.IsZero() {
 		r.Until = timestamppb.New(w.until)
 	}
-	return &workerv1.Waiting{Namespace: w.job.ID.Namespace, Job: w.job.ID.Name, Run: r, LimitNamespace: w.limit.Namespace}
+	return &workerv1.Waiting{Namespace: w.job.ID.Namespace, Job: w.job.ID.Name, Run: r, LimitNamespace: w.limit.Namespace, LimitKey: w.limit.Key}
 }
 
 func priorityOf(class uint8) leaderdv1.Priority {

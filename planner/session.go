@@ -97,7 +97,7 @@ func (s *session) plan(e *entry) {
 	}
 	if e.pending != nil {
 		p.Pending, p.AllowOverlap, p.Queued = e.pending.Revision, e.pending.AllowOverlap, e.waits
-		p.Origin = string(e.pending.Origin)
+		p.Origin, p.LimitKey = string(e.pending.Origin), e.pending.LimitKey
 		p.Correlation, p.Upstream = e.pending.Correlation, codec.UpstreamToProto(e.pending.Upstream)
 	}
 	s.unsent = append(s.unsent, p)
@@ -212,7 +212,7 @@ func (s *session) nextPlan() (n int, specs []*workerv1.Spec) {
 // entryBytes is about the size of an entry: what a run came after may be far more than
 // the rest.
 func entryBytes(e *workerv1.Entry) int {
-	n := 32 + len(e.GetRun()) + len(e.GetOrigin()) + len(e.GetCorrelation())
+	n := 32 + len(e.GetRun()) + len(e.GetOrigin()) + len(e.GetCorrelation()) + len(e.GetLimitKey())
 	for _, u := range e.GetUpstream() {
 		n += 16 + len(u.GetJob()) + len(u.GetRun())
 	}

@@ -42,6 +42,5 @@ func limitOf(e *entry) lineKey {
 	case e.from != nil:
 		return e.from.lineKey
 	}
-	limits := e.version.Limits()
-	return e.version.lineKey(&limits[min(int(e.job.reached), len(limits)-1)])
+	return e.lineKey(min(int(e.job.reached), len(e.version.Limits())-1))
 }

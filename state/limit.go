@@ -2,7 +2,10 @@ package state
 
 import (
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Limit bounds the runs of all jobs that name it: how many are live at a time (Max), or
@@ -14,6 +17,8 @@ type Limit struct {
 	// Max is how many runs may be live at a time; 0: Rate counts.
 	Max  int
 	Rate Rate
+	// PerKey limits are one for each key that submissions give.
+	PerKey bool
 }
 
 // Rate is a bucket of at most Burst tokens, to which Runs are added evenly in Per.
@@ -23,23 +28,54 @@ type Rate struct {
 	Burst int // 0 means 1
 }
 
-// LimitID names a limit. The namespace is empty for those of the cluster.
-type LimitID struct{ Namespace, Name string }
+// LimitID names a limit. The namespace is empty for those of the cluster. The key is that
+// of runs which count at it, where it is per key and they have one.
+type LimitID struct{ Namespace, Name, Key string }
 
 // String is how verdicts and people name it.
 func (id LimitID) String() string {
+	text := "limit " + id.Name
 	if id.Namespace == "" {
-		return "limit " + id.Name + " of the cluster"
+		text += " of the cluster"
 	}
-	return "limit " + id.Name
+	if id.Key != "" {
+		text += " for key " + id.Key
+	}
+	return text
 }
 
-// ID is the limit's as jobs of a namespace mean it.
-func (l *Limit) ID(namespace string) LimitID {
+// ID is the limit's as jobs of a namespace mean it, for a run with a key.
+func (l *Limit) ID(namespace, key string) LimitID {
 	if l.Cluster {
 		namespace = ""
 	}
-	return LimitID{namespace, l.Name}
+	if !l.PerKey {
+		key = ""
+	}
+	return LimitID{namespace, l.Name, key}
+}
+
+// PerKey tells whether any of the limits is.
+func PerKey(limits []Limit) bool {
+	for i := range limits {
+		if limits[i].PerKey {
+			return true
+		}
+	}
+	return false
+}
+
+// CheckLimitKey answers what is wrong with a key of limits; empty: nothing.
+func CheckLimitKey(key string) string {
+	switch {
+	case len(key) > MaxLimitKey:
+		return fmt.Sprintf("has %d bytes; at most %d are allowed", len(key), MaxLimitKey)
+	case !utf8.ValidString(key):
+		return "is not valid UTF-8"
+	case strings.ContainsFunc(key, unicode.IsControl):
+		return "has a control character"
+	}
+	return ""
 }
 
 // Hold is a place, from 1, that a run has at a limit, until it has its verdict.
@@ -148,6 +184,9 @@ func (s *JobSpec) checkLimits(v *Violations) {
 			v.Add(field+".name", "%q is named by spec.limits[%d] already", clip(l.Name), first)
 		}
 		seen[id] = i
+		if gate := s.Gate(); l.PerKey && gate.Queues() {
+			v.Add(field+".perKey", "is not allowed where runs wait for one another whatever their keys: overlap must be allow or skip")
+		}
 	}
 	if s.Weight != 0 && (s.Weight < 1 || s.Weight > MaxWeight) {
 		v.Add("spec.weight", "%d is outside 1–%d", s.Weight, MaxWeight)

@@ -76,6 +76,8 @@ const (
 	// MaxJobLimits bounds JobSpec.Limits, MaxWeight JobSpec.Weight. The others bound a
 	// Rate.
 	MaxJobLimits = 4
+	// MaxLimitKey bounds the key of limits that are per key.
+	MaxLimitKey  = 128
 	MaxWeight    = 100
 	MaxRateRuns  = 1_000_000
 	MaxRateBurst = 10_000

@@ -179,6 +179,8 @@ type Live struct {
 	Tries, Snoozes int
 	// Origin is the run that this one repeats; empty for others.
 	Origin RunID
+	// LimitKey is the key by which it counts at limits that are per key.
+	LimitKey string
 	// DeadLetter: a verdict that is Dead leaves a dead letter.
 	DeadLetter bool
 	// Circuit is the breaker whose circuit counts the run's verdict; nil: none does.
@@ -249,6 +251,8 @@ type Record struct {
 	OutputBytes int64
 	// Origin is the run that this one repeats; empty for others.
 	Origin RunID
+	// LimitKey is the key by which it counts at limits that are per key.
+	LimitKey string
 	// Tries is how many of the attempts counted against the job's retry policy.
 	Tries int
 	// Chain tells of the runs before it.
@@ -292,6 +296,8 @@ type Pending struct {
 	Queued time.Time
 	// Origin is the run that this one repeats; empty for others.
 	Origin RunID
+	// LimitKey is the key by which it counts at limits that are per key.
+	LimitKey string
 	// Chain tells of the runs before it.
 	Chain
 	Revision int64

@@ -238,7 +238,7 @@ func liveBytes(l *state.Live) int {
 	if l.Circuit != nil {
 		n += breakerBytes + len(l.Circuit.Target)
 	}
-	n += len(l.Correlation)
+	n += len(l.Correlation) + len(l.LimitKey)
 	for _, u := range l.Upstream {
 		n += breakerBytes + len(u.Job) + len(u.Run)
 	}
@@ -246,7 +246,7 @@ func liveBytes(l *state.Live) int {
 		n += attemptBytes + len(l.Attempts[i].Node) + len(l.Attempts[i].Error) + len(l.Attempts[i].Message)
 	}
 	for i := range l.Holds {
-		n += limitBytes + len(l.Holds[i].Limit.Namespace) + len(l.Holds[i].Limit.Name)
+		n += limitBytes + len(l.Holds[i].Limit.Namespace) + len(l.Holds[i].Limit.Name) + len(l.Holds[i].Limit.Key)
 	}
 	return n
 }

@@ -94,13 +94,13 @@ func (s *submissionService) submit(ctx context.Context, req *leaderdv1.SubmitRun
 	if req.GetSpec() == nil {
 		run, duplicate, err := s.cfg.Submitter.Submit(ctx, *sub)
 		if err != nil {
-			return "", false, s.fail(ctx, req.GetJob(), err)
+			return "", false, s.notTaken(ctx, req, err)
 		}
 		return runName(id, run), duplicate, nil
 	}
 	full := !s.adhoc.enter(id, sub.Now)
 	job, made, duplicate, err := s.cfg.Submitter.SubmitSpec(ctx, store.SubmitSpec{Submission: *sub, Spec: req.GetSpec(), MadeUp: madeUp, Full: full})
-	if duplicate || errors.Is(err, store.ErrExists) {
+	if duplicate || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrNotPerKey) {
 		s.adhoc.leave(id) // after another error it may be there, as far as is known
 	}
 	switch {
@@ -113,7 +113,17 @@ func (s *submissionService) submit(ctx context.Context, req *leaderdv1.SubmitRun
 			fmt.Sprintf("there is a job %s already; submit to it without a spec, or choose another name or none", jobName(id)), req.GetJob())
 	}
 	if err != nil {
-		return "", false, s.fail(ctx, req.GetJob(), err)
+		return "", false, s.notTaken(ctx, req, err)
 	}
 	return runName(job, made), duplicate, nil
+}
+
+// notTaken is the answer to a wish that the store did not take.
+func (s *submissionService) notTaken(ctx context.Context, req *leaderdv1.SubmitRunRequest, err error) error {
+	if errors.Is(err, store.ErrNotPerKey) {
+		return refuse(state.Violations{{
+			Field: "limitKey", Description: "the job has no limit with perKey, at which the run could count by it",
+		}})
+	}
+	return s.fail(ctx, req.GetJob(), err)
 }

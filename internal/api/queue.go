@@ -154,7 +154,7 @@ func (c *holderCache) explain(ctx context.Context, id state.JobID, r *leaderdv1.
 func (c *holderCache) of(ctx context.Context, id state.JobID, w *workerv1.Waiting) ([]store.Holder, error) {
 	switch w.GetRun().GetWaitsFor() { //nolint:exhaustive // others wait for no run
 	case leaderdv1.WaitsFor_WAITS_FOR_LIMIT:
-		limit := state.LimitID{Namespace: w.GetLimitNamespace(), Name: w.GetRun().GetLimit()}
+		limit := state.LimitID{Namespace: w.GetLimitNamespace(), Name: w.GetRun().GetLimit(), Key: w.GetLimitKey()}
 		if known, ok := c.limits[limit]; ok || c.looks >= maxLooks {
 			return known, nil
 		}

@@ -233,27 +233,28 @@ func runOf(e *store.RunEntry) *leaderdv1.Run {
 	case e.Record != nil:
 		ofRecord(res, e.Record)
 		ofSplit(res, e)
-		ofOthers(res, e, e.Record.Origin, &e.Record.Chain)
+		ofOthers(res, e, e.Record.Origin, e.Record.LimitKey, &e.Record.Chain)
 	case len(e.Live) > 0:
 		if e.Live[0].IsHeader() {
 			ofSplit(res, e)
 		} else {
 			ofLive(res, e.Live)
 		}
-		ofOthers(res, e, e.Live[0].Origin, &e.Live[0].Chain)
+		ofOthers(res, e, e.Live[0].Origin, e.Live[0].LimitKey, &e.Live[0].Chain)
 	case e.Pending != nil:
 		res.State = leaderdv1.Run_STATE_PENDING
 		res.DueTime = timeOf(e.Pending.Requested)
 		if !e.Pending.Queued.IsZero() {
 			res.Reason, res.Detail = state.ReasonQueued, "waits for other runs since "+e.Pending.Queued.UTC().Format(time.RFC3339)
 		}
-		ofOthers(res, e, e.Pending.Origin, &e.Pending.Chain)
+		ofOthers(res, e, e.Pending.Origin, e.Pending.LimitKey, &e.Pending.Chain)
 	}
 	return res
 }
 
 // ofOthers tells of the runs that a run repeats or was made after.
-func ofOthers(res *leaderdv1.Run, e *store.RunEntry, origin state.RunID, chain *state.Chain) {
+func ofOthers(res *leaderdv1.Run, e *store.RunEntry, origin state.RunID, limitKey string, chain *state.Chain) {
+	res.LimitKey = limitKey
 	if origin != "" {
 		res.Origin = runName(e.Job, origin)
 	}

@@ -121,11 +121,14 @@ func (s *submissionService) submission(v *state.Violations, req *leaderdv1.Submi
 	sub = state.Submission{
 		Pending: state.Pending{
 			Job: job, Actor: actor, Reason: req.GetReason(), AllowOverlap: req.GetAllowOverlap(),
-			Requested: submitTime(v, req, now),
+			Requested: submitTime(v, req, now), LimitKey: req.GetLimitKey(),
 		},
 		Payload: req.GetPayload(), Key: req.GetIdempotencyKey(), KeyTTL: state.DefaultKeyTTL, Now: now,
 	}
 	checkReason(v, req.GetReason())
+	if why := state.CheckLimitKey(req.GetLimitKey()); why != "" {
+		v.Add("limitKey", "%s", why)
+	}
 	if n := len(sub.Payload); n > state.MaxPayloadBytes {
 		v.Add("payload", "has %d bytes, at most %d are allowed", n, state.MaxPayloadBytes)
 	}

@@ -31,6 +31,9 @@ func printRun(d Deps, r *leaderdv1.Run) error {
 	if r.GetOrigin() != "" {
 		t.row("repeats:", runID(r.GetOrigin()))
 	}
+	if key := r.GetLimitKey(); key != "" {
+		t.row("limit key:", printableOutput(key))
+	}
 	printChain(t, r)
 	if p := lastAttempt(r).GetProgress(); p != nil {
 		text := strings.TrimSpace(progressText(p) + " " + printableOutput(p.GetMessage()))

@@ -31,6 +31,7 @@ type submitFlags struct {
 	data    string
 	key     string
 	keyTTL  time.Duration
+	limit   string
 	overlap bool
 	reason  string
 	wait    bool
@@ -95,6 +96,7 @@ names it; without either a name is made up.`,
 	flags.StringVar(&q.data, "data", "", "what it is to work on")
 	flags.StringVar(&q.key, "key", "", "idempotency key: of submissions to the job with the same one makes a run")
 	flags.DurationVar(&q.keyTTL, "key-ttl", 0, "for how long the key is kept, 1m–720h (default 24h)")
+	flags.StringVar(&q.limit, "limit-key", "", "at which of the job's limits that are per key it counts, such as a customer's name")
 	flags.BoolVar(&q.overlap, "allow-overlap", false, "start even while another run of the job is live")
 	flags.StringVar(&q.reason, "reason", "", "why, for the record")
 	flags.BoolVar(&q.wait, "wait", false, "wait for the verdict")
@@ -116,7 +118,7 @@ func (q *submitFlags) request(d Deps, args []string, now time.Time) (*leaderdv1.
 		return nil, usagef("--result: there is none yet without --wait")
 	}
 	req := &leaderdv1.SubmitRunRequest{
-		Job: name, Spec: spec, Payload: []byte(q.data), IdempotencyKey: q.key, AllowOverlap: q.overlap, Reason: q.reason,
+		Job: name, Spec: spec, Payload: []byte(q.data), IdempotencyKey: q.key, AllowOverlap: q.overlap, Reason: q.reason, LimitKey: q.limit,
 	}
 	if q.key == "" {
 		req.IdempotencyKey = "cli:" + rand.Text() // it may be sent to several nodes

@@ -182,7 +182,7 @@ func limitFacts(job string, spec *leaderdv1.JobSpec) (all []history.Limit) {
 		if l.GetScope() == leaderdv1.Limit_SCOPE_CLUSTER {
 			name = l.GetName() + " of the cluster"
 		}
-		all = append(all, history.Limit{Name: name, Max: int(l.GetMax())})
+		all = append(all, history.Limit{Name: name, Max: int(l.GetMax()), PerKey: l.GetPerKey()})
 	}
 	return all
 }
@@ -229,7 +229,8 @@ func calendarFacts(all []*leaderdv1.JobCalendar, names []string) (out []history.
 // factOf is a run in the form of package history.
 func factOf(job string, run *leaderdv1.Run) history.Run {
 	r := history.Run{
-		Job: job, ID: runID(run.GetName()), State: stateName(run.GetState()), Reason: run.GetReason(),
+		LimitKey: run.GetLimitKey(),
+		Job:      job, ID: runID(run.GetName()), State: stateName(run.GetState()), Reason: run.GetReason(),
 		Generation: run.GetJobGeneration(), Due: instantOf(run.GetDueTime()), Until: instantOf(run.GetUntilTime()),
 		Count: run.GetSlotCount(), Ended: run.GetRevision(),
 	}

@@ -186,6 +186,8 @@ type Attempt struct {
 // Run is a run or verdict as it was read at the end.
 type Run struct {
 	Job, ID, State, Reason string
+	// LimitKey is the key by which it counts at limits that are per key.
+	LimitKey string
 	// Generation is of the version that it ran; 0: not known.
 	Generation int64
 	Due, Until time.Time

@@ -13,6 +13,8 @@ type Limit struct {
 	// Name tells it apart from all others, of any namespace.
 	Name string
 	Max  int
+	// PerKey tells that there is one for each key of runs.
+	PerKey bool
 }
 
 // HeldPlace is the time in revisions for which a run had a place at a limit.
@@ -44,6 +46,9 @@ func (c *checker) held() (all []HeldPlace) {
 				continue
 			}
 			for _, l := range v.Limits {
+				if l.PerKey && r.LimitKey != "" {
+					l.Name += " for key " + r.LimitKey
+				}
 				h := HeldPlace{Limit: l.Name, Job: name, Run: r.ID, Max: l.Max, From: begun, To: r.Ended}
 				if !checked {
 					h.Max = 0

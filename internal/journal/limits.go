@@ -161,6 +161,9 @@ func checkClaim(c *state.Claim) error {
 	}
 	addAttempts(&v, "live.attempts", l.Attempts)
 	addCircuit(&v, l.Circuit)
+	if why := state.CheckLimitKey(l.LimitKey); why != "" {
+		v.Add("live.limitKey", "%s", why)
+	}
 	if n := len(l.Correlation); n > maxCorrelation {
 		v.Add("live.correlation", "has %d bytes; at most %d are allowed", n, maxCorrelation)
 	}
@@ -189,6 +192,9 @@ func checkFinish(f *state.Finish) error {
 		h := &f.Live.Holds[i]
 		if why := state.CheckName(h.Limit.Name); why != "" {
 			v.Add(fmt.Sprintf("live.holds[%d].name", i), "%s", why)
+		}
+		if why := state.CheckLimitKey(h.Limit.Key); why != "" {
+			v.Add(fmt.Sprintf("live.holds[%d].key", i), "%s", why)
 		}
 		if h.Place < 1 || h.Place > state.MaxConcurrent {
 			v.Add(fmt.Sprintf("live.holds[%d].place", i), "%d is outside 1–%d", h.Place, state.MaxConcurrent)

@@ -131,6 +131,12 @@ var (
 		}
 		return &state.Split{Shards: *s, Nodes: emptyIsNil(rapid.SliceOfN(texts, 0, 3)).Draw(t, "nodes")}
 	})
+	holds = emptyIsNil(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) state.Hold {
+		return state.Hold{
+			Limit: state.LimitID{Namespace: texts.Draw(t, "namespace"), Name: texts.Draw(t, "name"), Key: texts.Draw(t, "key")},
+			Place: rapid.IntRange(0, state.MaxConcurrent).Draw(t, "place"),
+		}
+	}), 0, 3))
 	lives = rapid.Custom(func(t *rapid.T) state.Live {
 		return state.Live{
 			Run: state.RunID(texts.Draw(t, "run")), Shard: smalls.Draw(t, "shard"), Shards: smalls.Draw(t, "shards"),
@@ -141,6 +147,7 @@ var (
 			AtMostOnce: rapid.Bool().Draw(t, "amo"), Attempts: attemptLists.Draw(t, "attempts"),
 			Header: numbers.Draw(t, "header"), End: shardEnds.Draw(t, "end"), Split: splits.Draw(t, "split"),
 			Circuit: breakers.Draw(t, "circuit"), Chain: chains.Draw(t, "chain"),
+			LimitKey: texts.Draw(t, "limit key"), Holds: holds.Draw(t, "holds"),
 		}
 	})
 	// keyed are live records with what their key tells.

@@ -75,7 +75,7 @@ func LimitsToProto(limits []state.Limit) []*leaderdv1.Limit {
 	ps := make([]*leaderdv1.Limit, len(limits))
 	for i := range limits {
 		l := &limits[i]
-		p := &leaderdv1.Limit{Name: l.Name, Max: int32(l.Max)} //nolint:gosec // bounded by state.MaxConcurrent
+		p := &leaderdv1.Limit{Name: l.Name, Max: int32(l.Max), PerKey: l.PerKey} //nolint:gosec // bounded by state.MaxConcurrent
 		if l.Cluster {
 			p.Scope = leaderdv1.Limit_SCOPE_CLUSTER
 		}
@@ -99,7 +99,8 @@ func LimitsFromProto(ps []*leaderdv1.Limit) []state.Limit {
 	for i, p := range ps {
 		limits[i] = state.Limit{
 			Name: p.GetName(), Cluster: p.GetScope() == leaderdv1.Limit_SCOPE_CLUSTER, Max: int(p.GetMax()),
-			Rate: state.Rate{Runs: int(p.GetRate().GetRuns()), Per: p.GetRate().GetPer().AsDuration(), Burst: int(p.GetRate().GetBurst())},
+			PerKey: p.GetPerKey(),
+			Rate:   state.Rate{Runs: int(p.GetRate().GetRuns()), Per: p.GetRate().GetPer().AsDuration(), Burst: int(p.GetRate().GetBurst())},
 		}
 	}
 	return limits
@@ -112,7 +113,7 @@ func holdsToProto(hs []state.Hold) []*statev1.Hold {
 	ps := make([]*statev1.Hold, len(hs))
 	for i := range hs {
 		h := &hs[i]
-		ps[i] = &statev1.Hold{Namespace: h.Limit.Namespace, Name: h.Limit.Name, Place: int32(h.Place)} //nolint:gosec // bounded by state.MaxConcurrent
+		ps[i] = &statev1.Hold{Namespace: h.Limit.Namespace, Name: h.Limit.Name, Key: h.Limit.Key, Place: int32(h.Place)} //nolint:gosec // bounded by state.MaxConcurrent
 	}
 	return ps
 }
@@ -123,7 +124,7 @@ func holdsFromProto(ps []*statev1.Hold) []state.Hold {
 	}
 	hs := make([]state.Hold, len(ps))
 	for i, p := range ps {
-		hs[i] = state.Hold{Limit: state.LimitID{Namespace: p.GetNamespace(), Name: p.GetName()}, Place: int(p.GetPlace())}
+		hs[i] = state.Hold{Limit: state.LimitID{Namespace: p.GetNamespace(), Name: p.GetName(), Key: p.GetKey()}, Place: int(p.GetPlace())}
 	}
 	return hs
 }
@@ -135,6 +136,7 @@ func (w *wire) holds(field protowire.Number, hs []state.Hold) {
 		inner.text(1, hs[i].Limit.Namespace)
 		inner.text(2, hs[i].Limit.Name)
 		inner.number(3, int64(hs[i].Place))
+		inner.text(4, hs[i].Limit.Key)
 		w.nested(field, inner)
 	}
 }

@@ -38,6 +38,7 @@ func LiveToProto(l *state.Live) *statev1.Live {
 		Holds:      holdsToProto(l.Holds),
 
 		Circuit:     breakerToProto(l.Circuit),
+		LimitKey:    l.LimitKey,
 		Correlation: l.Correlation,
 		Upstream:    UpstreamToProto(l.Upstream),
 	}
@@ -70,6 +71,7 @@ func LiveFromProto(p *statev1.Live) state.Live {
 		Split:      splitFromProto(p.GetSplit()),
 		Holds:      holdsFromProto(p.GetHolds()),
 		Circuit:    breakerFromProto(p.GetCircuit()),
+		LimitKey:   p.GetLimitKey(),
 		Chain:      ChainFromProto(p),
 	}
 }
@@ -170,6 +172,7 @@ func RecordToProto(r *state.Record) *statev1.Record {
 		Split:       splitToProto(r.Split),
 		Hooks:       hookRunsToProto(r.Hooks),
 		Result:      r.Result,
+		LimitKey:    r.LimitKey,
 		Correlation: r.Correlation,
 		Upstream:    UpstreamToProto(r.Upstream),
 	}
@@ -196,6 +199,7 @@ func RecordFromProto(p *statev1.Record) state.Record {
 		Split:       splitFromProto(p.GetSplit()),
 		Hooks:       hookRunsFromProto(p.GetHooks()),
 		Result:      p.GetResult(),
+		LimitKey:    p.GetLimitKey(),
 		Chain:       ChainFromProto(p),
 	}
 }

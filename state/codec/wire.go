@@ -102,6 +102,7 @@ func MarshalLive(l *state.Live) []byte {
 	w.split(32, l.Split)
 	w.holds(70, l.Holds)
 	w.chain(&l.Chain)
+	w.text(82, l.LimitKey)
 	return w
 }
 
@@ -129,6 +130,7 @@ func MarshalRecord(r *state.Record) []byte {
 	w.split(31, r.Split)
 	w.flag(40, r.Result)
 	w.chain(&r.Chain)
+	w.text(82, r.LimitKey)
 	return w
 }
 

@@ -123,7 +123,7 @@ func sameWords(asked, stored *state.Live) bool {
 		asked.Generation == stored.Generation && asked.Attempt == stored.Attempt && asked.Owner == stored.Owner &&
 		asked.Term == stored.Term && asked.AtMostOnce == stored.AtMostOnce &&
 		asked.Header == stored.Header && asked.Place == stored.Place && asked.GateKey == stored.GateKey &&
-		slices.Equal(asked.Holds, stored.Holds) &&
+		slices.Equal(asked.Holds, stored.Holds) && asked.LimitKey == stored.LimitKey &&
 		asked.Tries == stored.Tries && asked.Snoozes == stored.Snoozes && asked.Origin == stored.Origin && asked.DeadLetter == stored.DeadLetter &&
 		sameBreaker(asked.Circuit, stored.Circuit) && asked.Correlation == stored.Correlation && slices.Equal(asked.Upstream, stored.Upstream) &&
 		Micros(asked.Due) == Micros(stored.Due) && Micros(asked.Claimed) == Micros(stored.Claimed)

@@ -61,7 +61,7 @@ func (s *Store) cancelRun(ctx context.Context, c *state.Cancel) (RunEntry, error
 			value := codec.MarshalRecord(&state.Record{
 				Generation: generation, State: state.StateCancelled, Reason: c.Reason, Detail: c.Detail, Due: e.Pending.Requested,
 				Recorded: c.Requested, Shards: 1, Origin: e.Pending.Origin,
-				Chain: e.Pending.Chain,
+				Chain: e.Pending.Chain, LimitKey: e.Pending.LimitKey,
 			})
 			// With its pending key it has not been claimed, and will not be.
 			r.txn.If = append(r.txn.If, unchanged(pendingKey, e.Pending.Revision), absentBelow(shards))

@@ -305,7 +305,7 @@ func (s *Store) carryOn(ctx context.Context, c *state.Claim, live *state.Live) (
 			live.Attempts, live.Exclusive, live.Due = before.Attempts, before.Exclusive, before.Due
 			live.Place, live.GateKey, live.Holds = before.Place, before.GateKey, before.Holds
 			live.Tries, live.Snoozes, live.Origin = before.Tries, before.Snoozes, before.Origin
-			live.Circuit, live.Chain = before.Circuit, before.Chain
+			live.Circuit, live.Chain, live.LimitKey = before.Circuit, before.Chain, before.LimitKey
 			return true, nil
 		}
 	}

@@ -129,7 +129,7 @@ func (s *Store) RequeueDead(ctx context.Context, p state.Pending) (state.Pending
 		}
 		l := letter{run: p.Origin, revision: rec.Revision}
 		var payload []byte
-		p.Chain = rec.Chain
+		p.Chain, p.LimitKey = rec.Chain, rec.LimitKey
 		if p.Origin.Kind().Given() {
 			if payload, err = s.GetPayload(ctx, p.Job, p.Origin); err != nil {
 				return p, err

@@ -120,6 +120,7 @@ func verdictOf(l *state.Live, to state.RunState, reason string, now time.Time) s
 		Origin:     l.Origin,
 		Tries:      l.Tries,
 		Chain:      l.Chain,
+		LimitKey:   l.LimitKey,
 	}
 }
 

@@ -122,7 +122,7 @@ func (s *Store) putPending(ctx context.Context, p *state.Pending, dead *letter, 
 func marshalPending(p *state.Pending) ([]byte, error) {
 	return proto.Marshal(&statev1.Pending{
 		Requested: codec.Micros(p.Requested), Actor: p.Actor, Reason: p.Reason, AllowOverlap: p.AllowOverlap,
-		Origin: string(p.Origin), Correlation: p.Correlation, Upstream: codec.UpstreamToProto(p.Upstream),
+		Origin: string(p.Origin), LimitKey: p.LimitKey, Correlation: p.Correlation, Upstream: codec.UpstreamToProto(p.Upstream),
 	})
 }
 
@@ -163,6 +163,7 @@ func (s *Store) DecodePending(from kv.KeyValue) (state.Pending, error) {
 		AllowOverlap: message.GetAllowOverlap(),
 		Queued:       codec.Time(message.GetQueued()),
 		Origin:       state.RunID(message.GetOrigin()),
+		LimitKey:     message.GetLimitKey(),
 		Chain:        codec.ChainFromProto(&message),
 	}, nil
 }

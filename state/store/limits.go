@@ -29,7 +29,12 @@ func (k keys) limitPlace(id state.LimitID, n int) string { return k.limitPlaces(
 // limitRate is the key of a rate's tokens.
 func (k keys) limitRate(id state.LimitID) string { return k.prefix + "rates/" + limitPart(id) }
 
+// limitPart keeps those of keys apart: no name of a limit reaches to them.
 func limitPart(id state.LimitID) string {
+	if id.Key != "" {
+		whole := state.LimitID{Namespace: id.Namespace, Name: id.Name}
+		return "keyed/" + limitPart(whole) + "/" + escape(id.Key)
+	}
 	if id.Namespace == "" {
 		return "cluster/" + escape(id.Name)
 	}
@@ -88,7 +93,7 @@ func (s *Store) limitsOf(c *state.Claim) []limitTry {
 	tries := make([]limitTry, len(c.Limits))
 	for i := range c.Limits {
 		l := &c.Limits[i]
-		t := limitTry{Limit: l, id: l.ID(c.Job.Namespace)}
+		t := limitTry{Limit: l, id: l.ID(c.Job.Namespace, c.Live.LimitKey)}
 		if t.key = s.keys.limitPlaces(t.id); l.Max == 0 {
 			t.key = s.keys.limitRate(t.id)
 		}

@@ -3,11 +3,14 @@ package store
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/codec"
 	"github.com/leaderd/leaderd/state/kv"
 	"github.com/leaderd/leaderd/state/kv/faulty"
 )
@@ -36,8 +39,8 @@ func TestPlacesAtLimits(t *testing.T) {
 	report := state.JobID{Namespace: "other", Name: "report"}
 	rev, there, o := r.setJob(billing), r.setJob(report), r.register("n1")
 	db, all := state.Limit{Name: "db", Max: 2}, state.Limit{Name: "all", Cluster: true, Max: 3}
-	here, elsewhere, everywhere := db.ID("default"), db.ID("other"), all.ID("default")
-	require.Equal(t, everywhere, all.ID("other"))
+	here, elsewhere, everywhere := db.ID("default", ""), db.ID("other", ""), all.ID("default", "")
+	require.Equal(t, everywhere, all.ID("other", ""))
 
 	first, second := r.start(limited(billing, rev, o, 0, db, all)), r.start(limited(billing, rev, o, 1, db, all))
 	require.Equal(t, []state.Hold{{Limit: here, Place: 1}, {Limit: everywhere, Place: 1}}, first.Holds)
@@ -82,6 +85,100 @@ func TestPlacesAtLimits(t *testing.T) {
 	require.True(t, ok)
 	require.Zero(t, r.holds(elsewhere))
 	require.Equal(t, 1, r.holds(everywhere))
+}
+
+// A limit that is per key bounds the runs of each key by itself, and those of none
+// together with what names it as a whole. Further attempts and requeued runs keep the key.
+func TestLimitPerKey(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	rev, o := r.setJob(billing), r.register("n1")
+	each, whole := state.Limit{Name: "db", Max: 1, PerKey: true}, state.Limit{Name: "db", Max: 1}
+	rate := state.Limit{Name: "api", PerKey: true, Rate: state.Rate{Runs: 1, Per: time.Hour}}
+	n := 0
+	claim := func(key string, limits ...state.Limit) state.Claim {
+		n++
+		c := limited(billing, rev, o, n, limits...)
+		c.Live.LimitKey = key
+		return c
+	}
+	odd := []string{"acme", "acme/0001", "/", "ü %", "db"}
+	var live []state.Live
+	for i, key := range append(odd, "") {
+		l := r.start(claim(key, each))
+		require.Equal(t, []state.Hold{{Limit: state.LimitID{Namespace: "default", Name: "db", Key: key}, Place: 1}}, l.Holds)
+		live = append(live, l)
+		for _, other := range append(odd, "")[:i+1] {
+			require.Equal(t, state.ClaimQueued, r.claim(claim(other, each)).Status, other)
+		}
+	}
+	require.Equal(t, state.ClaimQueued, r.claim(claim("", whole)).Status, "who has no key counts for the whole")
+	require.Equal(t, state.ClaimQueued, r.claim(claim("acme", whole)).Status)
+	r.end(live[len(odd)])
+	require.Equal(t, state.ClaimQueued, r.claim(claim("acme", each)).Status)
+	l := r.start(claim("acme", whole))
+	require.Equal(t, state.LimitID{Namespace: "default", Name: "db"}, l.Holds[0].Limit, "who is not per key takes no notice of keys")
+
+	between := r.wait(live[0])
+	require.Equal(t, "acme", between.LimitKey)
+	require.Equal(t, live[0].Holds, between.Holds)
+	next := limited(billing, rev, o, 1, each)
+	next.Live.Run, next.Live.Attempt, next.Token = between.Run, between.Attempt+1, between.Token
+	res := r.claim(next)
+	require.Equal(t, state.Claimed, res.Status)
+	require.Equal(t, "acme", res.Live.LimitKey)
+	require.Equal(t, live[0].Holds, res.Live.Holds)
+	r.end(res.Live)
+	rec, _ := r.record(billing, between.Run)
+	require.Equal(t, "acme", rec.LimitKey)
+	require.Equal(t, state.Claimed, r.claim(claim("acme", each)).Status)
+
+	for _, key := range []string{"acme", "other"} {
+		require.Equal(t, state.Claimed, r.claim(claim(key, rate)).Status)
+		require.Equal(t, state.ClaimQueued, r.claim(claim(key, rate)).Status)
+	}
+
+	r.put(r.s.keys.deadRun(named("dead"), slotRun(1)), string(codec.MarshalRecord(&state.Record{State: state.StateFailed, Due: slotAt(1), LimitKey: "acme"})))
+	_, err := r.s.PutJob(ctx, putOf(named("dead"), specOf()))
+	require.NoError(t, err)
+	again, err := r.s.RequeueDead(ctx, state.Pending{Job: named("dead"), Run: state.TriggerRunID(slotAt(9), 1), Requested: slotAt(9), Origin: slotRun(1)})
+	require.NoError(t, err)
+	run, err := r.s.GetRun(ctx, named("dead"), again.Run)
+	require.NoError(t, err)
+	require.Equal(t, "acme", run.Pending.LimitKey)
+}
+
+// A key of limits is refused where there is none that is per key.
+func TestSubmitWithLimitKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := openMemory(t)
+		ctx := t.Context()
+		spec := specOf()
+		_, err := s.PutJob(ctx, putOf(billing, spec))
+		require.NoError(t, err)
+		sub, own := wish(1, "k", ""), specWish(2, "", "", "")
+		sub.Pending.LimitKey, own.Pending.LimitKey = "acme", "acme"
+		_, _, err = s.Submit(ctx, sub)
+		require.ErrorIs(t, err, ErrNotPerKey)
+		_, _, _, err = s.SubmitSpec(ctx, own)
+		require.ErrorIs(t, err, ErrNotPerKey)
+		spec.Limits = []*leaderdv1.Limit{{Name: "whole", Max: 1}, {Name: "each", Max: 1, PerKey: true}}
+		_, err = s.PutJob(ctx, putOf(billing, spec))
+		require.NoError(t, err)
+		_, _, err = s.Submit(ctx, sub)
+		require.NoError(t, err)
+		own.Spec = spec
+		_, _, _, err = s.SubmitSpec(ctx, own)
+		require.NoError(t, err)
+		entry, err := s.GetRun(ctx, billing, sub.Pending.Run)
+		require.NoError(t, err)
+		require.Equal(t, "acme", entry.Pending.LimitKey)
+		_, err = s.PutJob(ctx, putOf(billing, specOf()))
+		require.NoError(t, err)
+		_, duplicate, err := s.Submit(ctx, wish(3, "k", ""))
+		require.NoError(t, err)
+		require.True(t, duplicate)
+	})
 }
 
 // Of slots of a job that skips one waits, and the next are skipped; what was asked for
@@ -195,7 +292,7 @@ func TestUnreadablePlaces(t *testing.T) {
 		name string
 		fit  int // how many runs start beside it
 	}{{"0002", 2}, {"0002/x", 3}, {"!", 3}, {"1", 0}, {"0005/x", 0}, {"abc", 0}, {"9999", 0}} {
-		atLimit, atGate := r.s.keys.limitPlaces(db.ID("default"))+of.name, r.s.keys.placesOf(billing, "")+of.name
+		atLimit, atGate := r.s.keys.limitPlaces(db.ID("default", ""))+of.name, r.s.keys.placesOf(billing, "")+of.name
 		r.put(atLimit, "\xff")
 		r.put(atGate, "\xff")
 		var live []state.Live
@@ -208,7 +305,7 @@ func TestUnreadablePlaces(t *testing.T) {
 			require.Equal(t, state.ClaimQueued, r.claim(waits).Status, of.name)
 			require.Equal(t, state.ClaimSkipped, r.claim(skipped).Status, of.name)
 		}
-		held, err := r.s.LimitHolders(t.Context(), db.ID("default"))
+		held, err := r.s.LimitHolders(t.Context(), db.ID("default", ""))
 		require.NoError(t, err)
 		require.Contains(t, held, Holder{Unreadable: atLimit})
 		held, err = r.s.GateHolders(t.Context(), billing, three)

@@ -102,7 +102,7 @@ func (s *Store) skip(ctx context.Context, t *claimTry, v *refusal, reason, detai
 func (s *Store) putSkipped(t *claimTry, r *request, reason, detail string) {
 	c, live := t.c, t.live
 	rec := skipped(live, live.Due, reason, detail)
-	rec.Origin, rec.Chain = live.Origin, live.Chain
+	rec.Origin, rec.Chain, rec.LimitKey = live.Origin, live.Chain, live.LimitKey
 	r.txn.Then = append(r.txn.Then, kv.Put(s.keys.historyRun(c.Job, live.Run), codec.MarshalRecord(rec), 0))
 	if c.Pending != 0 {
 		r.txn.Then = append(r.txn.Then, kv.Delete(s.keys.pendingRun(c.Job, live.Run)))
@@ -247,7 +247,7 @@ func (s *Store) queueOverlap(ctx context.Context, t *claimTry, v *refusal) (stat
 func (s *Store) replace(t *claimTry, r *request, p *state.Pending) {
 	historyKey, pendingKey := s.keys.historyRun(p.Job, p.Run), s.keys.pendingRun(p.Job, p.Run)
 	rec := skipped(t.live, p.Requested, state.ReasonReplaced, "run "+string(t.live.Run)+" took its place")
-	rec.Origin, rec.Chain = p.Origin, p.Chain
+	rec.Origin, rec.Chain, rec.LimitKey = p.Origin, p.Chain, p.LimitKey
 	value := codec.MarshalRecord(rec)
 	r.txn.If = append(r.txn.If, unchanged(pendingKey, p.Revision), absent(historyKey), absentBelow(s.keys.shardsOf(p.Job, p.Run)))
 	r.txn.Then = append(r.txn.Then, kv.Put(historyKey, value, 0), kv.Delete(pendingKey))
@@ -271,7 +271,7 @@ func skipped(by *state.Live, due time.Time, reason, detail string) *state.Record
 func queuedValue(own *state.Pending, live *state.Live) ([]byte, error) {
 	p := &statev1.Pending{
 		Requested: codec.Micros(own.Requested), Actor: own.Actor, Reason: own.Reason, AllowOverlap: own.AllowOverlap,
-		Queued: codec.Micros(live.Claimed), Origin: string(own.Origin),
+		Queued: codec.Micros(live.Claimed), Origin: string(own.Origin), LimitKey: own.LimitKey,
 		Correlation: own.Correlation, Upstream: codec.UpstreamToProto(own.Upstream),
 	}
 	if own.Run == "" {

@@ -242,7 +242,7 @@ func (s *Store) carryOnShard(ctx context.Context, c *state.Claim, live *state.Li
 		return false, nil //nolint:nilerr // that a transition is refused is the answer
 	}
 	live.Attempts, live.Tries, live.Snoozes, live.Origin = before.Attempts, before.Tries, before.Snoozes, before.Origin
-	live.Chain = before.Chain
+	live.Chain, live.LimitKey = before.Chain, before.LimitKey
 	return true, nil
 }
 

@@ -19,10 +19,13 @@ import (
 // ErrKeyReused: an idempotency key was used before, for another payload or spec.
 var ErrKeyReused = errors.New("the idempotency key was used with another payload or spec")
 
+// ErrNotPerKey: a submission has a key of limits, and its job no limit that is per key.
+var ErrNotPerKey = errors.New("the job has no limit that is per key")
+
 // Submit makes the wish for a run durable, with its payload, if the job exists and is
 // not paused at that moment. Of wishes for one job with the same key one makes a run:
 // duplicate tells that it was an earlier one, whose run is answered. Errors:
-// ErrNotFound, ErrPaused, ErrCorrupt for a broken job, ErrTooLarge, ErrKeyReused, and
+// ErrNotFound, ErrPaused, ErrCorrupt for a broken job, ErrTooLarge, ErrKeyReused, ErrNotPerKey, and
 // those of package kv. After kv.ErrUnknown the wish may be stored; with a key it is
 // safe to ask again.
 func (s *Store) Submit(ctx context.Context, sub state.Submission) (run state.RunID, duplicate bool, err error) {
@@ -62,7 +65,8 @@ func (s *Store) submit(ctx context.Context, sub *state.Submission) (state.RunID,
 				return "", false, err
 			}
 		}
-		if !entry.Job.Paused {
+		keyless := p.LimitKey != "" && !state.PerKey(entry.Job.Spec.Limits)
+		if !entry.Job.Paused && !keyless {
 			r, err := s.submitRequest(sub, entry.Job.Revision, value, lease)
 			if err != nil {
 				return "", false, err
@@ -85,6 +89,9 @@ func (s *Store) submit(ctx context.Context, sub *state.Submission) (state.RunID,
 		}
 		if entry.Job.Paused {
 			return "", false, ErrPaused
+		}
+		if keyless {
+			return "", false, ErrNotPerKey
 		}
 		if entry, err = s.GetJob(ctx, p.Job); err != nil {
 			return "", false, err

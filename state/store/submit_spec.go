@@ -38,7 +38,7 @@ var ErrTooManyAdhoc = errors.New("there are too many jobs that submissions made"
 // durable, in one transaction. Of wishes with the same key one makes a job and its run:
 // duplicate tells that it was an earlier one, which is answered. The job is gone when
 // RetireJob finds that all its runs are. Errors: ErrExists where there is a job of the
-// name, ErrTooManyAdhoc, ErrTooLarge, ErrKeyReused, and those of package kv. After kv.ErrUnknown the wish
+// name, ErrTooManyAdhoc, ErrTooLarge, ErrKeyReused, ErrNotPerKey, and those of package kv. After kv.ErrUnknown the wish
 // may be stored; with a key it is safe to ask again.
 func (s *Store) SubmitSpec(ctx context.Context, sub SubmitSpec) (job state.JobID, run state.RunID, duplicate bool, err error) {
 	job, run, duplicate, err = s.submitSpec(ctx, &sub)
@@ -57,6 +57,8 @@ func (s *Store) submitSpec(ctx context.Context, sub *SubmitSpec) (state.JobID, s
 	switch {
 	case len(sub.Payload) > state.MaxPayloadBytes:
 		return p.Job, "", false, fmt.Errorf("%w: payload has %d bytes, at most %d are allowed", ErrTooLarge, len(sub.Payload), state.MaxPayloadBytes)
+	case p.LimitKey != "" && !state.PerKey(codec.SpecFromProto(sub.Spec).Limits):
+		return p.Job, "", false, ErrNotPerKey
 	case len(spec) > state.MaxAdhocSpecBytes:
 		return p.Job, "", false, fmt.Errorf("%w: spec has %d bytes, at most %d are allowed", ErrTooLarge, len(spec), state.MaxAdhocSpecBytes)
 	}

@@ -98,7 +98,7 @@ func TestSweepPlaces(t *testing.T) {
 	require.Zero(t, freed)
 
 	r.remove(r.s.keys.live(&lost))
-	r.put(r.s.keys.limitPlaces(db.ID("default"))+"x", "") // of nobody knows whom
+	r.put(r.s.keys.limitPlaces(db.ID("default", ""))+"x", "") // of nobody knows whom
 	freed, err = r.s.SweepPlaces(ctx, term)
 	require.NoError(t, err)
 	require.Equal(t, 3, freed)

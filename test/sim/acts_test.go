@@ -225,8 +225,12 @@ func (c *chaos) submit() {
 		if c.chance(50) {
 			key = fmt.Sprint(c.nonce / 4)
 		}
+		customer := ""
+		if state.PerKey(j.spec.Limits) {
+			customer = pick(c, "", "acme", "other")
+		}
 		// A paused job refuses.
-		_, _ = c.w.submit(j, uint64(c.nonce), pick(c, 0, time.Second, 10*time.Second, time.Minute, 5*time.Minute), key)
+		_, _ = c.w.submitFor(j, customer, uint64(c.nonce), pick(c, 0, time.Second, 10*time.Second, time.Minute, 5*time.Minute), key)
 	}
 }
 

@@ -376,6 +376,9 @@ func (c *chaos) gate(s *state.JobSpec) {
 			Runs: pick(c, 1, 10), Per: pick(c, time.Second, 10*time.Second), Burst: pick(c, 0, 3),
 		}})
 	}
+	if gate := s.Gate(); !gate.Queues() && len(s.Limits) > 0 {
+		s.Limits[0].PerKey = c.chance(50)
+	}
 	s.Priority = pick(c, state.PriorityNormal, state.PriorityNormal, state.PriorityCritical, state.PriorityHigh, state.PriorityLow)
 	s.Weight = pick(c, 0, 1, 100)
 }

@@ -61,7 +61,7 @@ func (c *checker) versionFacts(f *past.Facts) {
 			}
 			for i := range spec.Limits {
 				if l := &spec.Limits[i]; l.Max > 0 {
-					x.Limits = append(x.Limits, past.Limit{Name: l.ID(id.Namespace).Namespace + "/" + l.Name, Max: l.Max})
+					x.Limits = append(x.Limits, past.Limit{Name: l.ID(id.Namespace, "").Namespace + "/" + l.Name, Max: l.Max, PerKey: l.PerKey})
 				}
 			}
 			if v.Paused && v.PauseActor == state.Leaderd {
@@ -147,14 +147,14 @@ func (c *checker) runFacts(f *past.Facts) {
 			f.Runs = append(f.Runs, past.Run{
 				Job: k.job.String(), ID: string(k.run), State: r.State.String(), Reason: r.Reason, Generation: r.Generation,
 				Due: r.Due, Attempts: ends(r.Ends), Shards: len(r.Ends), Needed: r.Split.Needed(), Override: overrides[k],
-				Asked: c.asked[k].Requested, Decided: c.decided[k], Ended: r.Revision,
+				Asked: c.asked[k].Requested, Decided: c.decided[k], Ended: r.Revision, LimitKey: r.LimitKey,
 			})
 			continue
 		}
 		f.Runs = append(f.Runs, past.Run{
 			Job: k.job.String(), ID: string(k.run), State: r.State.String(), Reason: r.Reason, Generation: r.Generation,
 			Due: r.Due, Until: r.Until, Count: r.Count, Attempts: attempts(r.Attempts), Override: overrides[k],
-			Asked: c.asked[k].Requested, Decided: c.decided[k], Ended: r.Revision,
+			Asked: c.asked[k].Requested, Decided: c.decided[k], Ended: r.Revision, LimitKey: r.LimitKey,
 		})
 	}
 	for k, p := range c.pending {
@@ -170,13 +170,13 @@ func (c *checker) runFacts(f *past.Facts) {
 			f.Runs = append(f.Runs, past.Run{
 				Job: k.job.String(), ID: string(k.run), State: l.State.String(), Generation: l.Generation, Due: l.Due,
 				Attempts: ends(shards), Shards: l.Split.Total(), Needed: l.Split.Needed(), Override: overrides[k],
-				Asked: c.asked[k].Requested, Decided: c.decided[k],
+				Asked: c.asked[k].Requested, Decided: c.decided[k], LimitKey: l.LimitKey,
 			})
 			continue
 		}
 		f.Runs = append(f.Runs, past.Run{
 			Job: k.job.String(), ID: string(k.run), State: l.State.String(), Generation: l.Generation, Due: l.Due,
-			Attempts: attempts(l.Attempts), Override: overrides[k], Asked: c.asked[k].Requested, Decided: c.decided[k],
+			Attempts: attempts(l.Attempts), Override: overrides[k], Asked: c.asked[k].Requested, Decided: c.decided[k], LimitKey: l.LimitKey,
 		})
 	}
 }

@@ -14,7 +14,7 @@ func (c *checker) limited(l *state.Live, limits []state.Limit, fail func(string,
 	holds := l.Holds
 	for i := range limits {
 		limit := &limits[i]
-		id := limit.ID(l.Job.Namespace)
+		id := limit.ID(l.Job.Namespace, l.LimitKey)
 		if limit.Max == 0 {
 			at := l.Claimed
 			if l.Due.After(at) {
@@ -66,6 +66,9 @@ func (c *checker) heldLimits() {
 			parts := []string{"cluster", h.Limit.Name}
 			if h.Limit.Namespace != "" {
 				parts = []string{"namespace", h.Limit.Namespace, h.Limit.Name}
+			}
+			if h.Limit.Key != "" {
+				parts = append(append([]string{"keyed"}, parts...), h.Limit.Key)
 			}
 			key := strings.Join(append(parts, fmt.Sprintf("%04d", h.Place)), "/")
 			if !taken[key] {

@@ -55,6 +55,58 @@ func TestLimit(t *testing.T) {
 	})
 }
 
+// A limit that is per key holds for each key by itself: who submits much keeps nobody else
+// waiting, and what comes free for a key is taken at once by those of the key.
+func TestLimitPerKey(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := newJob("a").with(func(s *state.JobSpec) {
+			s.Overlap, s.Limits = state.OverlapAllow, []state.Limit{{Name: "customer", Max: 2, PerKey: true}}
+		})
+		w.history.does(j, 2*time.Second, state.StateSucceeded)
+		w.put(j)
+		w.small()
+		w.pass(2 * time.Second)
+		begun := time.Now()
+		runs := map[string][]state.RunID{}
+		nonce := uint64(0)
+		submit := func(key string, n int) {
+			for range n {
+				nonce++
+				run, err := w.submitFor(j, key, nonce, 0, "")
+				require.NoError(t, err)
+				runs[key] = append(runs[key], run)
+			}
+		}
+		succeeded := func(key string) (n int) {
+			for _, run := range runs[key] {
+				if w.verdict(j, run) == "succeeded" {
+					n++
+				}
+			}
+			return n
+		}
+		submit("acme", 20)
+		submit("other", 4)
+		submit("", 4)
+		w.pass(500 * time.Millisecond)
+		require.Len(t, w.history.of(j), 3*2)
+		w.until(begun.Add(3 * time.Second))
+		submit("late", 2)
+		w.until(begun.Add(7 * time.Second))
+		require.Equal(t, []int{4, 4, 2}, []int{succeeded("other"), succeeded(""), succeeded("late")})
+		// 20 runs of 2 s, 2 at a time, take 20 s.
+		w.until(begun.Add(22 * time.Second))
+		require.Equal(t, 20, succeeded("acme"))
+
+		submit("acme", 3)
+		w.leader().kill()
+		w.control("c2")
+		w.pass(30 * time.Second)
+		require.Equal(t, 23, succeeded("acme"))
+		w.verify(true)
+	})
+}
+
 // A slot that is due while a limit is reached waits, those behind it are skipped, and it
 // starts when there is room, whoever leads.
 func TestSlotsWaitAtALimit(t *testing.T) {

@@ -13,10 +13,15 @@ import (
 
 // submit asks for a run that is due after a delay.
 func (w *world) submit(j *job, nonce uint64, delay time.Duration, key string) (state.RunID, error) {
+	return w.submitFor(j, "", nonce, delay, key)
+}
+
+// submitFor is submit with a key of limits.
+func (w *world) submitFor(j *job, limitKey string, nonce uint64, delay time.Duration, key string) (state.RunID, error) {
 	now := time.Now().UTC()
 	due := now.Add(delay).Truncate(time.Microsecond)
 	run, _, err := w.api.Submit(w.ctx, state.Submission{
-		Pending: state.Pending{Job: j.id, Run: state.SubmitRunID(due, nonce), Requested: due, Actor: "test"},
+		Pending: state.Pending{Job: j.id, Run: state.SubmitRunID(due, nonce), Requested: due, Actor: "test", LimitKey: limitKey},
 		Key:     key, KeyTTL: time.Hour, Now: now,
 	})
 	return run, err

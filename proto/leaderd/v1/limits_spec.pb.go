@@ -153,7 +153,12 @@ type Limit struct {
 	// of max and rate is required.
 	Max int32 `protobuf:"varint,3,opt,name=max,proto3" json:"max,omitempty"`
 	// How many of them start in a time.
-	Rate          *Rate `protobuf:"bytes,4,opt,name=rate,proto3" json:"rate,omitempty"`
+	Rate *Rate `protobuf:"bytes,4,opt,name=rate,proto3" json:"rate,omitempty"`
+	// There is such a limit for each key that submissions give (SubmitRunRequest.limit_key),
+	// such as a customer's name: only runs with the same key count. Those without a key count
+	// together. Not with OVERLAP_QUEUE, _CANCEL and _REPLACE, whose runs wait for one another
+	// whatever their keys.
+	PerKey        bool `protobuf:"varint,5,opt,name=per_key,json=perKey,proto3" json:"per_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -214,6 +219,13 @@ func (x *Limit) GetRate() *Rate {
 		return x.Rate
 	}
 	return nil
+}
+
+func (x *Limit) GetPerKey() bool {
+	if x != nil {
+		return x.PerKey
+	}
+	return false
 }
 
 // Rate is a bucket of tokens, of which each run takes one when it starts. Further
@@ -287,12 +299,13 @@ var File_leaderd_v1_limits_spec_proto protoreflect.FileDescriptor
 const file_leaderd_v1_limits_spec_proto_rawDesc = "" +
 	"\n" +
 	"\x1cleaderd/v1/limits_spec.proto\x12\n" +
-	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\"\xca\x01\n" +
+	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\"\xe3\x01\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12-\n" +
 	"\x05scope\x18\x02 \x01(\x0e2\x17.leaderd.v1.Limit.ScopeR\x05scope\x12\x10\n" +
 	"\x03max\x18\x03 \x01(\x05R\x03max\x12$\n" +
-	"\x04rate\x18\x04 \x01(\v2\x10.leaderd.v1.RateR\x04rate\"F\n" +
+	"\x04rate\x18\x04 \x01(\v2\x10.leaderd.v1.RateR\x04rate\x12\x17\n" +
+	"\aper_key\x18\x05 \x01(\bR\x06perKey\"F\n" +
 	"\x05Scope\x12\x15\n" +
 	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSCOPE_NAMESPACE\x10\x01\x12\x11\n" +

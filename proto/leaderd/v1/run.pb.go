@@ -205,6 +205,8 @@ type Run struct {
 	// Resource name of the run that this one repeats, which was a dead letter; empty
 	// for others.
 	Origin string `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
+	// The key by which it counts at its job's limits that are per key. Output only.
+	LimitKey string `protobuf:"bytes,82,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
 	// How many of the attempts that have ended count against the job's
 	// retry.max_attempts.
 	Tries int32 `protobuf:"varint,21,opt,name=tries,proto3" json:"tries,omitempty"`
@@ -345,6 +347,13 @@ func (x *Run) GetRevision() int64 {
 func (x *Run) GetOrigin() string {
 	if x != nil {
 		return x.Origin
+	}
+	return ""
+}
+
+func (x *Run) GetLimitKey() string {
+	if x != nil {
+		return x.LimitKey
 	}
 	return ""
 }
@@ -1480,7 +1489,7 @@ var File_leaderd_v1_run_proto protoreflect.FileDescriptor
 const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\n" +
 	"\x14leaderd/v1/run.proto\x12\n" +
-	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdc\a\n" +
+	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf9\a\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.leaderd.v1.Run.StateR\x05state\x12\x16\n" +
@@ -1499,7 +1508,8 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\foutput_bytes\x18\v \x01(\x03R\voutputBytes\x12F\n" +
 	"\x11next_attempt_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x0fnextAttemptTime\x12\x1a\n" +
 	"\brevision\x18\r \x01(\x03R\brevision\x12\x16\n" +
-	"\x06origin\x18\x14 \x01(\tR\x06origin\x12\x14\n" +
+	"\x06origin\x18\x14 \x01(\tR\x06origin\x12\x1b\n" +
+	"\tlimit_key\x18R \x01(\tR\blimitKey\x12\x14\n" +
 	"\x05tries\x18\x15 \x01(\x05R\x05tries\x12)\n" +
 	"\x05hooks\x18\x16 \x03(\v2\x13.leaderd.v1.HookRunR\x05hooks\x12/\n" +
 	"\x06shards\x18\x1e \x01(\v2\x17.leaderd.v1.ShardCountsR\x06shards\x12 \n" +

@@ -57,7 +57,10 @@ type SubmitRunRequest struct {
 	// deleted when its run's retention is over: retention.max_age, by default 24h or what
 	// the cluster is configured to, if that is less. At most 128 KiB, with no schedules, nothing that
 	// only concerns them, and no after. There are at most 10000 such jobs in a cluster.
-	Spec          *JobSpec `protobuf:"bytes,9,opt,name=spec,proto3" json:"spec,omitempty"`
+	Spec *JobSpec `protobuf:"bytes,9,opt,name=spec,proto3" json:"spec,omitempty"`
+	// At which of the limits with per_key that the job has the run counts, such as its customer;
+	// 1–128 bytes. It is refused for a job without any. Default: at those of no key.
+	LimitKey      string `protobuf:"bytes,10,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -164,6 +167,13 @@ func (x *SubmitRunRequest) GetSpec() *JobSpec {
 		return x.Spec
 	}
 	return nil
+}
+
+func (x *SubmitRunRequest) GetLimitKey() string {
+	if x != nil {
+		return x.LimitKey
+	}
+	return ""
 }
 
 type isSubmitRunRequest_When interface {
@@ -658,7 +668,7 @@ var File_leaderd_v1_submission_proto protoreflect.FileDescriptor
 const file_leaderd_v1_submission_proto_rawDesc = "" +
 	"\n" +
 	"\x1bleaderd/v1/submission.proto\x12\n" +
-	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14leaderd/v1/job.proto\x1a\x14leaderd/v1/run.proto\"\x89\x03\n" +
+	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14leaderd/v1/job.proto\x1a\x14leaderd/v1/run.proto\"\xa6\x03\n" +
 	"\x10SubmitRunRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12;\n" +
 	"\n" +
@@ -669,7 +679,9 @@ const file_leaderd_v1_submission_proto_rawDesc = "" +
 	"\x0fidempotency_ttl\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x0eidempotencyTtl\x12#\n" +
 	"\rallow_overlap\x18\a \x01(\bR\fallowOverlap\x12\x16\n" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12'\n" +
-	"\x04spec\x18\t \x01(\v2\x13.leaderd.v1.JobSpecR\x04specB\x06\n" +
+	"\x04spec\x18\t \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\x12\x1b\n" +
+	"\tlimit_key\x18\n" +
+	" \x01(\tR\blimitKeyB\x06\n" +
 	"\x04when\"C\n" +
 	"\x11SubmitRunResponse\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12\x1c\n" +

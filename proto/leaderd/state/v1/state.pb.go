@@ -431,7 +431,9 @@ type Live struct {
 	// The chain that it is of; empty: it is the first of one, if of any.
 	Correlation string `protobuf:"bytes,80,opt,name=correlation,proto3" json:"correlation,omitempty"`
 	// The runs after which it was made.
-	Upstream      []*Upstream `protobuf:"bytes,81,rep,name=upstream,proto3" json:"upstream,omitempty"`
+	Upstream []*Upstream `protobuf:"bytes,81,rep,name=upstream,proto3" json:"upstream,omitempty"`
+	// The key by which it counts at its job's limits that are per key.
+	LimitKey      string `protobuf:"bytes,82,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -655,6 +657,13 @@ func (x *Live) GetUpstream() []*Upstream {
 	return nil
 }
 
+func (x *Live) GetLimitKey() string {
+	if x != nil {
+		return x.LimitKey
+	}
+	return ""
+}
+
 // Hold is a place that a run has at a limit.
 type Hold struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -663,7 +672,9 @@ type Hold struct {
 	// Its name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// The place, from 1.
-	Place         int32 `protobuf:"varint,3,opt,name=place,proto3" json:"place,omitempty"`
+	Place int32 `protobuf:"varint,3,opt,name=place,proto3" json:"place,omitempty"`
+	// The key, where the limit is per key.
+	Key           string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -717,6 +728,13 @@ func (x *Hold) GetPlace() int32 {
 		return x.Place
 	}
 	return 0
+}
+
+func (x *Hold) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
 }
 
 // Split is what a run is split into.
@@ -1411,7 +1429,9 @@ type Record struct {
 	// The chain that it is of; empty: it is the first of one, if of any.
 	Correlation string `protobuf:"bytes,80,opt,name=correlation,proto3" json:"correlation,omitempty"`
 	// The runs after which it was made.
-	Upstream      []*Upstream `protobuf:"bytes,81,rep,name=upstream,proto3" json:"upstream,omitempty"`
+	Upstream []*Upstream `protobuf:"bytes,81,rep,name=upstream,proto3" json:"upstream,omitempty"`
+	// The key by which it counts at its job's limits that are per key.
+	LimitKey      string `protobuf:"bytes,82,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1586,6 +1606,13 @@ func (x *Record) GetUpstream() []*Upstream {
 	return nil
 }
 
+func (x *Record) GetLimitKey() string {
+	if x != nil {
+		return x.LimitKey
+	}
+	return ""
+}
+
 // HookRun is a hook of a run, and what became of it.
 type HookRun struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1704,7 +1731,9 @@ type Pending struct {
 	// The chain that it is of; empty: it is the first of one, if of any.
 	Correlation string `protobuf:"bytes,80,opt,name=correlation,proto3" json:"correlation,omitempty"`
 	// The runs after which it was made.
-	Upstream      []*Upstream `protobuf:"bytes,81,rep,name=upstream,proto3" json:"upstream,omitempty"`
+	Upstream []*Upstream `protobuf:"bytes,81,rep,name=upstream,proto3" json:"upstream,omitempty"`
+	// The key by which it counts at its job's limits that are per key.
+	LimitKey      string `protobuf:"bytes,82,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1793,6 +1822,13 @@ func (x *Pending) GetUpstream() []*Upstream {
 		return x.Upstream
 	}
 	return nil
+}
+
+func (x *Pending) GetLimitKey() string {
+	if x != nil {
+		return x.LimitKey
+	}
+	return ""
 }
 
 // Circuit is the value of circuits/…. A circuit that is closed and has nothing to
@@ -3158,7 +3194,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06change\x18\x02 \x01(\rR\x06change\x12\x14\n" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04time\x18\x05 \x01(\x03R\x04time\"\xe2\x06\n" +
+	"\x04time\x18\x05 \x01(\x03R\x04time\"\xff\x06\n" +
 	"\x04Live\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12\x14\n" +
 	"\x05shard\x18\x02 \x01(\x05R\x05shard\x12\x16\n" +
@@ -3191,11 +3227,13 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x05split\x18  \x01(\v2\x17.leaderd.state.v1.SplitR\x05split\x12,\n" +
 	"\x05holds\x18F \x03(\v2\x16.leaderd.state.v1.HoldR\x05holds\x12 \n" +
 	"\vcorrelation\x18P \x01(\tR\vcorrelation\x126\n" +
-	"\bupstream\x18Q \x03(\v2\x1a.leaderd.state.v1.UpstreamR\bupstream\"N\n" +
+	"\bupstream\x18Q \x03(\v2\x1a.leaderd.state.v1.UpstreamR\bupstream\x12\x1b\n" +
+	"\tlimit_key\x18R \x01(\tR\blimitKey\"`\n" +
 	"\x04Hold\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
-	"\x05place\x18\x03 \x01(\x05R\x05place\"I\n" +
+	"\x05place\x18\x03 \x01(\x05R\x05place\x12\x10\n" +
+	"\x03key\x18\x04 \x01(\tR\x03key\"I\n" +
 	"\x05Split\x12*\n" +
 	"\x06shards\x18\x01 \x01(\v2\x12.leaderd.v1.ShardsR\x06shards\x12\x14\n" +
 	"\x05nodes\x18\x02 \x03(\tR\x05nodes\"\x8d\x01\n" +
@@ -3246,7 +3284,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x10progress_message\x184 \x01(\tR\x0fprogressMessage\x12\x18\n" +
 	"\asnoozed\x18\x14 \x01(\bR\asnoozedB\f\n" +
 	"\n" +
-	"_exit_code\"\xfa\x04\n" +
+	"_exit_code\"\x97\x05\n" +
 	"\x06Record\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -3270,7 +3308,8 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x04ends\x18\x1e \x03(\v2\x16.leaderd.state.v1.LiveR\x04ends\x12-\n" +
 	"\x05split\x18\x1f \x01(\v2\x17.leaderd.state.v1.SplitR\x05split\x12 \n" +
 	"\vcorrelation\x18P \x01(\tR\vcorrelation\x126\n" +
-	"\bupstream\x18Q \x03(\v2\x1a.leaderd.state.v1.UpstreamR\bupstream\"\xbd\x01\n" +
+	"\bupstream\x18Q \x03(\v2\x1a.leaderd.state.v1.UpstreamR\bupstream\x12\x1b\n" +
+	"\tlimit_key\x18R \x01(\tR\blimitKey\"\xbd\x01\n" +
 	"\aHookRun\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\rR\x04name\x12\x18\n" +
 	"\astarted\x18\x02 \x01(\x03R\astarted\x12\x14\n" +
@@ -3280,7 +3319,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x05error\x18\x06 \x01(\tR\x05error\x12\x12\n" +
 	"\x04tail\x18\a \x01(\fR\x04tailB\f\n" +
 	"\n" +
-	"_exit_code\"\x84\x02\n" +
+	"_exit_code\"\xa1\x02\n" +
 	"\aPending\x12\x1c\n" +
 	"\trequested\x18\x01 \x01(\x03R\trequested\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
@@ -3289,7 +3328,8 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06queued\x18\x05 \x01(\x03R\x06queued\x12\x16\n" +
 	"\x06origin\x18\x14 \x01(\tR\x06origin\x12 \n" +
 	"\vcorrelation\x18P \x01(\tR\vcorrelation\x126\n" +
-	"\bupstream\x18Q \x03(\v2\x1a.leaderd.state.v1.UpstreamR\bupstream\"\xd7\x01\n" +
+	"\bupstream\x18Q \x03(\v2\x1a.leaderd.state.v1.UpstreamR\bupstream\x12\x1b\n" +
+	"\tlimit_key\x18R \x01(\tR\blimitKey\"\xd7\x01\n" +
 	"\aCircuit\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\rR\x05state\x12\x1a\n" +
 	"\bfailures\x18\x02 \x01(\x05R\bfailures\x12\x1a\n" +

@@ -480,8 +480,10 @@ type Waiting struct {
 	Run *v1.QueuedRun `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
 	// The namespace of the limit at which it waits; empty for one of the cluster.
 	LimitNamespace string `protobuf:"bytes,4,opt,name=limit_namespace,json=limitNamespace,proto3" json:"limit_namespace,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The key, where that is one per key.
+	LimitKey      string `protobuf:"bytes,5,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Waiting) Reset() {
@@ -538,6 +540,13 @@ func (x *Waiting) GetRun() *v1.QueuedRun {
 func (x *Waiting) GetLimitNamespace() string {
 	if x != nil {
 		return x.LimitNamespace
+	}
+	return ""
+}
+
+func (x *Waiting) GetLimitKey() string {
+	if x != nil {
+		return x.LimitKey
 	}
 	return ""
 }
@@ -1101,7 +1110,9 @@ type Entry struct {
 	// The chain that the run is of.
 	Correlation string `protobuf:"bytes,80,opt,name=correlation,proto3" json:"correlation,omitempty"`
 	// The runs after which it was made.
-	Upstream      []*v11.Upstream `protobuf:"bytes,81,rep,name=upstream,proto3" json:"upstream,omitempty"`
+	Upstream []*v11.Upstream `protobuf:"bytes,81,rep,name=upstream,proto3" json:"upstream,omitempty"`
+	// The key by which the run counts at its job's limits that are per key.
+	LimitKey      string `protobuf:"bytes,82,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1248,6 +1259,13 @@ func (x *Entry) GetUpstream() []*v11.Upstream {
 	return nil
 }
 
+func (x *Entry) GetLimitKey() string {
+	if x != nil {
+		return x.LimitKey
+	}
+	return ""
+}
+
 // Revoke takes entries back.
 type Revoke struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1367,7 +1385,9 @@ type Progress struct {
 	NotBefore int64 `protobuf:"varint,71,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
 	// STEP_BUSY: the resource of which too little is free; empty: it has as many runs as
 	// its capacity.
-	Lack          string `protobuf:"bytes,72,opt,name=lack,proto3" json:"lack,omitempty"`
+	Lack string `protobuf:"bytes,72,opt,name=lack,proto3" json:"lack,omitempty"`
+	// STEP_FINISHED: the key by which the run counted at its job's limits that are per key.
+	LimitKey      string `protobuf:"bytes,82,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1475,6 +1495,13 @@ func (x *Progress) GetNotBefore() int64 {
 func (x *Progress) GetLack() string {
 	if x != nil {
 		return x.Lack
+	}
+	return ""
+}
+
+func (x *Progress) GetLimitKey() string {
+	if x != nil {
+		return x.LimitKey
 	}
 	return ""
 }
@@ -3549,12 +3576,13 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x05limit\x18\x03 \x01(\x05R\x05limit\"a\n" +
 	"\x13ListWaitingResponse\x124\n" +
 	"\awaiting\x18\x01 \x03(\v2\x1a.leaderd.worker.v1.WaitingR\awaiting\x12\x14\n" +
-	"\x05total\x18\x02 \x01(\x03R\x05total\"\x8b\x01\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\"\xa8\x01\n" +
 	"\aWaiting\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12'\n" +
 	"\x03run\x18\x03 \x01(\v2\x15.leaderd.v1.QueuedRunR\x03run\x12'\n" +
-	"\x0flimit_namespace\x18\x04 \x01(\tR\x0elimitNamespace\"\xaa\x01\n" +
+	"\x0flimit_namespace\x18\x04 \x01(\tR\x0elimitNamespace\x12\x1b\n" +
+	"\tlimit_key\x18\x05 \x01(\tR\blimitKey\"\xaa\x01\n" +
 	"\x06Cancel\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x10\n" +
@@ -3593,7 +3621,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x04spec\x18\x06 \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\"i\n" +
 	"\x04Plan\x12-\n" +
 	"\x05specs\x18\x01 \x03(\v2\x17.leaderd.worker.v1.SpecR\x05specs\x122\n" +
-	"\aentries\x18\x02 \x03(\v2\x18.leaderd.worker.v1.EntryR\aentries\"\xb9\x03\n" +
+	"\aentries\x18\x02 \x03(\v2\x18.leaderd.worker.v1.EntryR\aentries\"\xd6\x03\n" +
 	"\x05Entry\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\rR\x03ref\x12\x10\n" +
 	"\x03due\x18\x02 \x01(\x03R\x03due\x12\x10\n" +
@@ -3611,11 +3639,12 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x05split\x18\x1e \x01(\bR\x05split\x12\x14\n" +
 	"\x05begun\x18\x1f \x01(\bR\x05begun\x12 \n" +
 	"\vcorrelation\x18P \x01(\tR\vcorrelation\x126\n" +
-	"\bupstream\x18Q \x03(\v2\x1a.leaderd.state.v1.UpstreamR\bupstream\"\x1c\n" +
+	"\bupstream\x18Q \x03(\v2\x1a.leaderd.state.v1.UpstreamR\bupstream\x12\x1b\n" +
+	"\tlimit_key\x18R \x01(\tR\blimitKey\"\x1c\n" +
 	"\x06Revoke\x12\x12\n" +
 	"\x04refs\x18\x01 \x03(\rR\x04refs\"A\n" +
 	"\x06Report\x127\n" +
-	"\bprogress\x18\x01 \x03(\v2\x1b.leaderd.worker.v1.ProgressR\bprogress\"\xc8\x03\n" +
+	"\bprogress\x18\x01 \x03(\v2\x1b.leaderd.worker.v1.ProgressR\bprogress\"\xe5\x03\n" +
 	"\bProgress\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\rR\x03ref\x12\x10\n" +
 	"\x03due\x18\x02 \x01(\x03R\x03due\x12\x10\n" +
@@ -3628,7 +3657,8 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x05limit\x18F \x01(\x05R\x05limit\x12\x1d\n" +
 	"\n" +
 	"not_before\x18G \x01(\x03R\tnotBefore\x12\x12\n" +
-	"\x04lack\x18H \x01(\tR\x04lack\"\xa4\x01\n" +
+	"\x04lack\x18H \x01(\tR\x04lack\x12\x1b\n" +
+	"\tlimit_key\x18R \x01(\tR\blimitKey\"\xa4\x01\n" +
 	"\x04Step\x12\x14\n" +
 	"\x10STEP_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSTEP_CLAIMED\x10\x01\x12\x10\n" +

@@ -310,6 +310,7 @@ var limits = map[string]struct {
 	"MaxDeadLetters":     {"dead letters of a job", state.MaxDeadLetters},
 
 	"MaxJobLimits": {"limits that a job names", state.MaxJobLimits},
+	"MaxLimitKey":  {"a key of limits that are per key", inBytes(state.MaxLimitKey)},
 	"MaxWeight":    {"weight of a job", state.MaxWeight},
 	"MaxRateRuns":  {"runs of a rate", state.MaxRateRuns},
 	"MaxRateBurst": {"burst of a rate", state.MaxRateBurst},

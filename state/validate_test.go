@@ -89,6 +89,9 @@ func TestValidateNamesEachBadField(t *testing.T) {
 		{"spec.timeout", "outside", noop(state.JobSpec{Timeout: -time.Second})},
 		{"spec.timeout", "168h", noop(state.JobSpec{Timeout: 169 * time.Hour})},
 		{"spec.killGrace", "10m", noop(state.JobSpec{KillGrace: 11 * time.Minute})},
+		{"spec.limits[0].perKey", "must be allow or skip", noop(state.JobSpec{
+			Overlap: state.OverlapQueue, Limits: []state.Limit{{Name: "a", Max: 1, PerKey: true}},
+		})},
 		{"spec", "0 targets", state.JobSpec{}},
 		{"spec", "2 targets", noop(command(state.Command{Shell: "true"}))},
 		{"spec.command", "runs nothing", command(state.Command{})},

@@ -146,3 +146,33 @@ func TestTooManyAdhocJobs(t *testing.T) {
 	_, err = s.submissions.SubmitRun(ctx, req)
 	require.NoError(t, err)
 }
+
+// A key of limits is the run's for good, and refused where it means nothing.
+func TestSubmitLimitKey(t *testing.T) {
+	s := serve(t, nil)
+	s.at(noon)
+	ctx := t.Context()
+	s.put(t, billing, spec())
+	submit := func(key string) (*leaderdv1.SubmitRunResponse, error) {
+		return s.submissions.SubmitRun(ctx, &leaderdv1.SubmitRunRequest{Job: billing, LimitKey: key})
+	}
+	_, err := submit("acme")
+	requireBadFields(t, err, "limitKey")
+	require.ErrorContains(t, err, "the job has no limit with perKey")
+	limited := spec()
+	limited.Limits = []*leaderdv1.Limit{{Name: "customer", Max: 2, PerKey: true}}
+	s.put(t, billing, limited)
+	for _, bad := range []string{strings.Repeat("x", state.MaxLimitKey+1), "a\nb"} {
+		_, err := submit(bad)
+		requireBadFields(t, err, "limitKey")
+	}
+	sent, err := submit("acme")
+	require.NoError(t, err)
+	got, err := s.runs.GetRun(ctx, &leaderdv1.GetRunRequest{Name: sent.GetRun()})
+	require.NoError(t, err)
+	require.Equal(t, "acme", got.GetRun().GetLimitKey())
+	_, err = s.submissions.SubmitRun(ctx, &leaderdv1.SubmitRunRequest{Job: "namespaces/shop", Spec: spec(), LimitKey: "acme"})
+	requireBadFields(t, err, "limitKey")
+	_, err = s.submissions.SubmitRun(ctx, &leaderdv1.SubmitRunRequest{Job: "namespaces/shop", Spec: limited, LimitKey: "acme"})
+	require.NoError(t, err)
+}

@@ -265,6 +265,18 @@ var spoilt = []struct {
 		r, _, _ := m.find("b", 6)
 		r.Ended = 66
 	}},
+	{"more runs with one key than a limit per key allows", history.Overlap, func(m *maker) {
+		limits := []history.Limit{{Name: "default/db", Max: 1, PerKey: true}}
+		for i := range m.Jobs["b"] {
+			m.Jobs["b"][i].Limits = limits
+		}
+		m.run("b", id(8)+"-trigger-00000001", at(8), 63, "two")
+		m.run("b", id(8)+"-trigger-00000002", at(8), 65, "two")
+		m.Runs[len(m.Runs)-2].Ended = 70
+		for i := range m.Runs {
+			m.Runs[i].LimitKey = "acme"
+		}
+	}},
 	{"attempts that ran side by side", history.Overlap, func(m *maker) {
 		r, _, _ := m.find("a", 1)
 		r.Attempts[0].Ended = at(2.5)

@@ -85,3 +85,48 @@ spec:
 		require.LessOrEqual(t, beside, 2, "at the start of %s", r.GetName())
 	}
 }
+
+// TestLimitPerKey has one customer submit far more than it may have at work: its runs wait
+// for one another, which the queue tells, those of others do not wait for them, and a
+// judge finds that each key's limit held.
+func TestLimitPerKey(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, options{nodes: 1})
+	told := filepath.Join(t.TempDir(), "told") // until it is there all of them are at work, or wait
+	c.must(`name: render
+spec:
+  overlap: allow
+  limits: [{name: customer, max: 2, perKey: true}]
+  command: {shell: "until [ -e `+told+` ]; do sleep 0.1; done"}
+`, "job", "apply", "-f", "-")
+	for range 6 {
+		c.must("", "run", "submit", "render", "--limit-key", "acme")
+	}
+	c.must("", "run", "submit", "render", "--limit-key", "other")
+	c.must("", "run", "submit", "render")
+	await(t, "the queue tells", func(context.Context) error {
+		_, running, _ := c.cli("", "run", "list", "--job", "render")
+		if n := strings.Count(running, " running "); n != 4 {
+			return fmt.Errorf("%d runs are at work:\n%s", n, running)
+		}
+		_, out, _ := c.cli("", "queue")
+		if n := strings.Count(out, "limit customer for key acme: 2 of 2, held by 2"); n != 4 {
+			return fmt.Errorf("%d wait:\n%s", n, out)
+		}
+		return nil
+	})
+	code, _, stderr := c.cli("name: free\nspec: {noop: }\n", "job", "apply", "-f", "-")
+	require.Zero(t, code, stderr)
+	code, _, stderr = c.cli("", "run", "submit", "free", "--limit-key", "acme")
+	require.Equal(t, 2, code)
+	require.Contains(t, stderr, "the job has no limit with perKey")
+	require.NoError(t, os.WriteFile(told, nil, 0o600))
+	await(t, "all have run", func(context.Context) error {
+		_, out, _ := c.cli("", "run", "list", "--job", "render")
+		if n := strings.Count(out, " succeeded "); n != 8 {
+			return fmt.Errorf("%d have:\n%s", n, out)
+		}
+		return nil
+	})
+	require.Contains(t, c.must("", "verify", "--job", "render"), "violations:  none\n")
+}

@@ -211,7 +211,7 @@ func (s *submissionService) WaitRun(ctx context.Context, req *leaderdv1.WaitRunR
 	if err != nil {
 		return nil, failOf(ctx, s.cfg.Logger, reads, leaderdv1.ErrorReason_ERROR_REASON_RUN_NOT_FOUND, req.GetName(), err)
 	}
-	return &leaderdv1.WaitRunResponse{Run: runOf(&entry), Done: entry.Record != nil}, nil
+	return &leaderdv1.WaitRunResponse{Run: runOf(&entry), Done: entry.Record != nil || entry.Broken != nil}, nil
 }
 
 func waitTime(v *state.Violations, d *durationpb.Duration) time.Duration {

@@ -36,6 +36,9 @@ func TestUnreadableIsTold(t *testing.T) {
 		require.Equal(t, leaderdv1.Run_STATE_UNREADABLE, got.GetRun().GetState())
 		require.Contains(t, got.GetRun().GetDetail(), store.DefaultPrefix+key)
 		require.NotNil(t, got.GetRun().GetDueTime())
+		wait, err := s.submissions.WaitRun(ctx, &leaderdv1.WaitRunRequest{Name: got.GetRun().GetName()})
+		require.NoError(t, err)
+		require.True(t, wait.GetDone(), "who waits would ask again at once, for ever")
 	}
 	runs, err := s.runs.ListRuns(ctx, &leaderdv1.ListRunsRequest{Parent: billing})
 	require.NoError(t, err)

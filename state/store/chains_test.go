@@ -287,3 +287,17 @@ func TestAdvanceChainOfDamage(t *testing.T) {
 	r.ends(a, 4, state.StateSucceeded, "")
 	require.Len(t, r.advanced(term, b), 1)
 }
+
+// TestStrayFollower: a key among the edges that names no job stands in the way of none.
+func TestStrayFollower(t *testing.T) {
+	r := newRig(t)
+	r.mustAfter("a")
+	r.put(r.s.keys.followersIn("ns")+"a/%zz", "")
+	r.put(r.s.keys.followersIn("ns")+"%zz/b", "")
+	r.mustAfter("b", "a")
+	_, err := r.after("a", "b")
+	require.ErrorAs(t, err, new(*CycleError))
+	err = r.s.DeleteJob(t.Context(), ChangeJob{ID: named("a"), Now: slotAt(0)})
+	require.ErrorIs(t, err, ErrFollowed)
+	require.ErrorContains(t, err, "%zz")
+}

@@ -72,7 +72,8 @@ func (s *Store) readGraph(ctx context.Context, namespace string) (graph, error) 
 		upstream, err := unescape(from)
 		job, err2 := unescape(to)
 		if err = errors.Join(err, err2); err != nil {
-			return graph{}, fmt.Errorf("%w: key %q: %w", ErrCorrupt, found.Key, err)
+			s.log.Error("key of no job is passed over; delete it", "key", found.Key, "err", err)
+			continue
 		}
 		g.after[upstream] = append(g.after[upstream], job)
 	}
@@ -116,8 +117,9 @@ func (s *Store) follow(ctx context.Context, id state.JobID, was *JobEntry, next 
 		if len(res.KVs) > 0 {
 			names := make([]string, len(res.KVs))
 			for i := range res.KVs {
-				if names[i], err = unescape(res.KVs[i].Key[len(own):]); err != nil {
-					return err
+				part := res.KVs[i].Key[len(own):]
+				if names[i], err = unescape(part); err != nil {
+					names[i] = fmt.Sprintf("none that can be read, by the key %q", res.KVs[i].Key)
 				}
 			}
 			return fmt.Errorf("%w: %s", ErrFollowed, strings.Join(names, ", "))

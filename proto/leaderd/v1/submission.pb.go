@@ -520,7 +520,7 @@ type WaitRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run.
 	Run *Run `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
-	// It has a verdict.
+	// It has a verdict, or cannot be read, so that to wait on is of no use.
 	Done          bool `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

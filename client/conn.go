@@ -142,12 +142,16 @@ func mayRepeat(request any, sent bool, err error) bool {
 
 // repeatable tells whether a second request that is equal does nothing else than the
 // first. It would make another run, find nothing to delete any more, or a thing that is not
-// as its etag says, since the first has changed it.
+// as its etag says, since the first has changed it; or it would take away what a run has
+// saved since.
 func repeatable(request any) bool {
 	switch r := request.(type) {
 	case *leaderdv1.TriggerJobRequest, *leaderdv1.CreateBackfillRequest, *leaderdv1.DeleteJobRequest,
-		*leaderdv1.DeleteCalendarRequest, *leaderdv1.RequeueDeadLetterRequest, *leaderdv1.DropDeadLetterRequest:
+		*leaderdv1.DeleteCalendarRequest, *leaderdv1.RequeueDeadLetterRequest, *leaderdv1.DropDeadLetterRequest,
+		*leaderdv1.DeleteCheckpointsRequest:
 		return false
+	case *leaderdv1.SetCheckpointRequest:
+		return !r.GetReplace()
 	case *leaderdv1.SubmitRunRequest:
 		return r.GetIdempotencyKey() != ""
 	case *leaderdv1.SubmitRunsRequest:

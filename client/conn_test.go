@@ -175,7 +175,7 @@ func TestEveryCallIsKnown(t *testing.T) {
 	know := map[string]bool{
 		"CreateBackfill": false, "TriggerJob": false, "DeleteJob": false, "DeleteCalendar": false, "RequeueDeadLetter": false,
 		"DropDeadLetter": false, "SubmitRun": false, "SubmitRuns": true, // of none
-		"CancelBackfill": true, "CancelRun": true, "DeleteCheckpoints": true, "ResetCircuit": true, "UpdateCalendar": true,
+		"CancelBackfill": true, "CancelRun": true, "DeleteCheckpoints": false, "SetCheckpoint": true, "ListCheckpoints": true, "ResetCircuit": true, "UpdateCalendar": true,
 		"UpdateJob": true, "PauseJob": true, "ResumeJob": true,
 		"ExplainSlot": true, "GetBackfill": true, "GetCalendar": true, "GetCheckpoint": true, "GetCircuit": true, "GetClusterStatus": true,
 		"GetDeadLetter": true, "GetJob": true, "GetRun": true, "GetRunResult": true, "ListBackfills": true, "ListCalendars": true,
@@ -198,7 +198,7 @@ func TestEveryCallIsKnown(t *testing.T) {
 	})
 	for _, m := range []proto.Message{
 		&leaderdv1.UpdateJobRequest{Job: &leaderdv1.Job{Etag: "7"}}, &leaderdv1.PauseJobRequest{Etag: "7"},
-		&leaderdv1.ResumeJobRequest{Etag: "7"}, &leaderdv1.UpdateCalendarRequest{Calendar: &leaderdv1.Calendar{Etag: "7"}},
+		&leaderdv1.ResumeJobRequest{Etag: "7"}, &leaderdv1.SetCheckpointRequest{Replace: true}, &leaderdv1.UpdateCalendarRequest{Calendar: &leaderdv1.Calendar{Etag: "7"}},
 		&leaderdv1.SubmitRunsRequest{Requests: []*leaderdv1.SubmitRunRequest{{IdempotencyKey: "k"}, {}}},
 	} {
 		require.False(t, repeatable(m), "%T", m)

@@ -101,8 +101,10 @@ func (r *run) ending() state.Finish {
 	if o.State == state.StateNone || state.CheckTransition(state.StateRunning, o.State) != nil {
 		o.State, o.Error = state.StateFailed, fmt.Sprintf("the work ended as %s: %s", o.State, o.Error)
 	}
+	list := r.list()
 	f := state.Finish{
 		Live: r.live,
+		List: list,
 		Attempt: state.Attempt{
 			Number:   int(r.key.attempt),
 			Node:     r.live.Owner.Node,

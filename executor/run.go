@@ -117,6 +117,9 @@ func (d *desk) claim(work, window context.Context, r *run) {
 		Split:          r.plan.split,
 		Limits:         sp.policy.Limits,
 	}
+	if r.lists() {
+		r.asked.Live.Listing = sp.listing()
+	}
 	if r.plan.chain != nil {
 		r.asked.Live.Chain = *r.plan.chain
 	}
@@ -306,10 +309,11 @@ func (d *desk) perform(work context.Context, r *run) {
 		now = d.wall()
 	}
 	t.Submitted = t.Submitted || r.plan.spec.policy.KeepResult
+	r.stepOf(&t)
 	t.Chain = r.live.Chain
 	r.lateness = time.Duration(max(now-r.plan.start, 0))
-	if r.plan.queued || r.live.Tries+r.live.Snoozes > 0 {
-		// That it waited for other runs, or for its next try, is no lateness.
+	if r.plan.queued || r.live.Tries+r.live.Snoozes > 0 || t.Step == state.StepShard {
+		// That it waited for other runs, for its next try, or to be listed, is no lateness.
 		r.lateness = max(min(r.lateness, time.Duration(now-r.asked.Live.Claimed.UnixNano())), 0)
 	}
 	r.begun = true

@@ -120,7 +120,7 @@ func (p *plan) alone() bool { return p.gated() && !p.split }
 // newPlan reads an entry, and its key.
 func newPlan(sp *spec, p *workerv1.Entry, ids *slotIDs) (plan, key, error) {
 	due := p.GetDue()
-	if due < 0 || due > math.MaxInt64/int64(time.Microsecond)-state.MaxStartDeadline.Microseconds() || p.GetShard() < 0 || p.GetAttempt() < 0 {
+	if due < 0 || due > math.MaxInt64/int64(time.Microsecond)-state.MaxStartDeadline.Microseconds() || p.GetShard() < 0 && p.GetShard() != state.ListShard || p.GetAttempt() < 0 {
 		return plan{}, key{}, fmt.Errorf("entry of %s has due %d, shard %d, attempt %d", sp.job, due, p.GetShard(), p.GetAttempt())
 	}
 	pl := plan{
@@ -144,6 +144,9 @@ func newPlan(sp *spec, p *workerv1.Entry, ids *slotIDs) (plan, key, error) {
 	}
 	pl.backfill = pl.run != "" && pl.run.Kind() == state.KindBackfill
 	k := key{job: sp.job, run: pl.run, shard: p.GetShard(), attempt: max(p.GetAttempt(), 1)}
+	if p.GetList() {
+		k.shard = state.ListShard
+	}
 	pl.start = pl.due
 	if k.run == "" {
 		k.run = ids.of(due)

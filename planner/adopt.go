@@ -77,10 +77,10 @@ func (t *term) openPending(p *state.Pending) {
 
 func (t *term) addAsked(p *state.Pending, job *timed, now time.Time) {
 	e := &entry{
-		entryKey: entryKey{job: job, due: p.Requested.UnixMicro(), run: p.Run},
+		entryKey: entryKey{job: job, due: p.Requested.UnixMicro(), run: p.Run, shard: job.job.first()},
 		version:  job.job,
 		pending:  p,
-		split:    job.job.Shards != nil,
+		split:    job.job.splits(),
 	}
 	if was := t.open[e.open()]; was != nil && was.pending != nil && was.pending.Revision < p.Revision {
 		// It was found to have to wait.

@@ -87,6 +87,7 @@ func (t *term) supersedeEntry(e *entry, to *Job, end ending, now time.Time) {
 			t.decideGone(e, now)
 		} else {
 			e.version, e.holders = to, nil
+			t.reshape(e)
 			t.leaveLine(e)
 			if !to.Paused || e.backfill() {
 				t.place(e)
@@ -102,6 +103,17 @@ func (t *term) supersedeEntry(e *entry, to *Job, end ending, now time.Time) {
 		}
 		t.decide(e, state.StateSkipped, end.reason, now)
 	}
+}
+
+// reshape has a run that was asked for begin as its job's newest version has it: with a
+// first step, with shards, or as one piece of work.
+func (t *term) reshape(e *entry) {
+	if e.pending == nil || e.version.Broken != nil || e.shard == e.version.first() && e.split == e.version.splits() {
+		return
+	}
+	delete(t.open, e.open())
+	e.shard, e.split = e.version.first(), e.version.splits()
+	t.open[e.open()] = e
 }
 
 // holdFor keeps the watermark from speaking for a change as long as a slot is not

@@ -94,7 +94,10 @@ type entry struct {
 
 // slot tells whether the entry is a slot's first attempt: only those hold the
 // watermark.
-func (e *entry) slot() bool { return e.run == "" && e.waiting == nil && e.shard == 0 && !e.begun }
+func (e *entry) slot() bool { return e.run == "" && e.waiting == nil && e.shard <= 0 && !e.begun }
+
+// lists tells whether the entry is of a first step that lists its run's shards.
+func (e *entry) lists() bool { return e.shard == state.ListShard }
 
 // helper tells whether the entry is of a shard of a run that may not have begun, beside
 // the first.

@@ -109,6 +109,17 @@ func broken(id state.JobID, revision int64, err error) *Job {
 	return &Job{ID: id, Revision: revision, Policy: &Policy{}, Broken: err}
 }
 
+// splits tells whether the job's runs are split when they are claimed.
+func (j *Job) splits() bool { return j.Shards != nil && !j.Shards.Listed() }
+
+// first is the number of the shard that a run's first entry is of.
+func (j *Job) first() int {
+	if j.Shards.Listed() {
+		return state.ListShard
+	}
+	return 0
+}
+
 // due tells whether the job can be due at all.
 func (j *Job) due() bool { return j.Broken == nil && !j.Paused && len(j.schedules.all) > 0 }
 

@@ -18,8 +18,8 @@ const (
 	musterAgain = 200 * time.Millisecond
 )
 
-// muster is what the leader knows of a run that is split and has its header. All that
-// counts is in the store, and read from there: reports only tell when a look is worth
+// muster is what the leader knows of a run that is split and has its header, or whose
+// first step is to list its shards. All that counts is in the store, and read from there: reports only tell when a look is worth
 // it. The leader plans the shards that nobody has claimed, stops those that are to
 // stop, and gives the run its verdict when all have ended. A successor finds the header,
 // and does the same.
@@ -125,7 +125,7 @@ func (t *term) matching(v *Job) []string {
 
 // musterOnce looks at the run of an entry unless it is looked after.
 func (t *term) musterOnce(e *entry) {
-	if e.split && t.musters[cancelKey{e.version.ID, e.runID()}] == nil {
+	if (e.split || e.lists()) && t.musters[cancelKey{e.version.ID, e.runID()}] == nil {
 		t.muster(e.version.ID, e.runID())
 	}
 }
@@ -135,7 +135,7 @@ func (t *term) shardFinished(job *timed, run state.RunID, shard int, to state.Ru
 	k := cancelKey{job.job.ID, run}
 	m := t.musters[k]
 	switch {
-	case m == nil && (job.job.Shards != nil || shard > 0):
+	case shard == state.ListShard, m == nil && (job.job.Shards != nil || shard > 0):
 		t.muster(k.job, k.run)
 	case m == nil || to == state.StateWaiting:
 	default:
@@ -208,6 +208,10 @@ func (t *term) restMuster(k cancelKey, m *muster, d time.Duration) {
 
 // musterRun does what a look at a run tells.
 func (t *term) musterRun(k cancelKey, m *muster, r *state.RunShards) {
+	if r.Listing {
+		t.restMuster(k, m, musterAgain) // looked at again and again, in case that no report comes
+		return
+	}
 	if r.Header == nil {
 		delete(t.musters, k)
 		t.dismiss(k, r.Over)
@@ -216,6 +220,12 @@ func (t *term) musterRun(k cancelKey, m *muster, r *state.RunShards) {
 	now := t.now()
 	m.split = r.Header.Split
 	job := t.find(k.job, now)
+	if job != nil {
+		key := shardKey(job, r.Header, state.ListShard)
+		if e := t.open[key.open()]; e != nil && !e.deciding {
+			t.close(e) // its shards are listed
+		}
+	}
 	if job == nil && !m.orphaned {
 		t.onceKnown(r.Header.Token, func() {
 			m.orphaned, m.looking = true, false
@@ -346,7 +356,7 @@ func (t *term) dismiss(k cancelKey, over bool) {
 		return
 	}
 	for _, e := range slices.Clone(job.open) {
-		if e.split && e.runID() == k.run && !e.deciding && (over || e.begun && e.waiting == nil) {
+		if (e.split || e.lists()) && e.runID() == k.run && !e.deciding && (over || e.begun && e.waiting == nil) {
 			t.close(e)
 		}
 	}

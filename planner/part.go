@@ -124,7 +124,7 @@ func (t *term) decideRange(ctx context.Context, v *Job, r slotRange, closed int6
 // slotEntry makes the entry of a slot of a version.
 func slotEntry(j *timed, v *Job, slot time.Time) *entry {
 	e := &entry{
-		entryKey: entryKey{job: j, due: slot.UnixMicro()}, version: v, start: v.Due(slot).UnixMicro(), split: v.Shards != nil,
+		entryKey: entryKey{job: j, due: slot.UnixMicro(), shard: v.first()}, version: v, start: v.Due(slot).UnixMicro(), split: v.splits(),
 	}
 	if bar, ok := v.Bar(slot); ok {
 		e.bar = &bar

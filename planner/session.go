@@ -87,6 +87,9 @@ func (s *session) plan(e *entry) {
 		Shard:          int32(e.shard),
 		ClosedRevision: e.closed,
 	}
+	if e.lists() {
+		p.Shard, p.List = 0, true // executors that know of no lists run it as one piece of work
+	}
 	if e.split {
 		p.Split, p.Begun, p.Shards = true, e.begun, int32(e.shards)
 	}

@@ -150,7 +150,7 @@ const maxEndBytes = 320 << 10
 func (t *tally) record(header *state.Live, f fate, now time.Time) state.Record {
 	rec := state.Record{
 		Job: header.Job, Run: header.Run, Generation: header.Generation, State: f.state, Reason: f.reason, Detail: f.detail,
-		Due: header.Due, Recorded: now, Shards: len(t.shards), Origin: header.Origin, Chain: header.Chain, LimitKey: header.LimitKey, Split: t.split, Ends: make([]state.Live, len(t.shards)),
+		Due: header.Due, Recorded: now, Attempts: header.Attempts, Shards: len(t.shards), Origin: header.Origin, Chain: header.Chain, LimitKey: header.LimitKey, Split: t.split, Ends: make([]state.Live, len(t.shards)),
 	}
 	for i, l := range t.shards {
 		end := &rec.Ends[i]

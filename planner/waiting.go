@@ -41,8 +41,8 @@ func (t *term) lookForRetry(id state.JobID, run state.RunID) {
 }
 
 // lookForWaiting reads the waiting records and plans their next attempts, and musters
-// the runs that are split. What
-// is asked for while a reading is under way is one further reading.
+// the runs that are split, or whose first step is at work. What is asked for while a
+// reading is under way is one further reading.
 func (t *term) lookForWaiting() {
 	if t.looking {
 		t.lookAgain = true
@@ -50,7 +50,7 @@ func (t *term) lookForWaiting() {
 	}
 	t.looking, t.lookAgain = true, false
 	t.task(func(ctx context.Context) func() {
-		live, err := t.store.ListLive(ctx, func(l *state.Live) bool { return l.State == state.StateWaiting || l.IsHeader() })
+		live, err := t.store.ListLive(ctx, func(l *state.Live) bool { return l.State == state.StateWaiting || l.IsHeader() || l.Listing != nil })
 		return func() {
 			after := lookAgainAfter
 			if err != nil {
@@ -58,9 +58,10 @@ func (t *term) lookForWaiting() {
 				t.lookAgain, after = true, time.Second
 			}
 			for i := range live {
-				if live[i].IsHeader() {
+				if live[i].IsHeader() || live[i].Listing != nil {
 					t.muster(live[i].Job, live[i].Run)
-				} else {
+				}
+				if live[i].State == state.StateWaiting {
 					t.addWaiting(&live[i], t.now())
 				}
 			}

@@ -106,6 +106,9 @@ type Finish struct {
 	OutputBytes    int64
 	// Result is what the run leaves for whoever asked for it, at most MaxResultBytes.
 	Result []byte
+	// List is what a first step that succeeded has listed: it ends with the shards that
+	// run then. Without any its success is the run's.
+	List []map[string]string
 	// Hooks are those that follow the verdict, in order.
 	Hooks []HookRun
 	// Saved and Reported are set where the shard may have checkpoints, or progress,

@@ -196,6 +196,9 @@ type Live struct {
 	// the run as a whole, holds its gate or place, and is owned by nobody. Its Shard
 	// is HeaderShard.
 	Split *Split
+	// Listing is set in the record of a first step that is to list the shards of its run:
+	// how the job has that, as of the attempt. Its Shard is ListShard.
+	Listing *Shards
 	// Token is the record's ModRevision: the attempt's fencing token.
 	Token int64
 }
@@ -263,7 +266,8 @@ type Record struct {
 	// Result tells that the run left a result.
 	Result bool
 	// Split is what the run was split into, nil for most runs, and Ends is then how
-	// each shard ended, in order.
+	// each shard ended, in order. Where its shards were to be listed Attempts are those of
+	// the first step.
 	Split *Split
 	Ends  []Live
 	// Revision is the store's revision at which the verdict was written. What becomes of

@@ -1,13 +1,9 @@
 package state
 
 import (
-	"maps"
 	"math"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
 )
 
 // HeaderShard is the shard number of the header of a run that is split.
@@ -25,7 +21,10 @@ type Shards struct {
 	Broadcast bool
 	// Params is what each is given.
 	Params []map[string]string
-	// MinSuccess is how many must succeed; 0: all.
+	// Dynamic has the first step of each run list its shards. Of a run that is split Params
+	// is what was listed.
+	Dynamic *Listing
+	// MinSuccess is how many must succeed; 0, or more than there are: all.
 	MinSuccess int
 	// StopOnFailure stops the others once the run cannot succeed any more.
 	StopOnFailure bool
@@ -34,7 +33,8 @@ type Shards struct {
 // ShardRange are the whole numbers from From to To, both included.
 type ShardRange struct{ From, To int64 }
 
-// Split is what one run is split into: fixed when its first shard is claimed.
+// Split is what one run is split into: fixed when its first shard is claimed, or when its
+// first step has listed them.
 type Split struct {
 	Shards
 	// Nodes are the executors of a broadcast's shards, in order.
@@ -59,8 +59,9 @@ type RunShards struct {
 	Shards []Live
 	// Seen is the store's revision then.
 	Seen int64
-	// Over tells that the run has its verdict.
-	Over bool
+	// Over tells that the run has its verdict, and Listing that its first step is at
+	// work, or waits.
+	Over, Listing bool
 }
 
 // ShardEnd is more about how a shard ended.
@@ -72,8 +73,11 @@ type ShardEnd struct {
 	OutputBytes int64
 }
 
-// Total is how many shards there are, but for a broadcast, of which only a Split
-// knows.
+// Listed tells whether the runs' first steps list their shards.
+func (s *Shards) Listed() bool { return s != nil && s.Dynamic != nil }
+
+// Total is how many shards there are, but for a broadcast and what is listed, of which only
+// a Split knows.
 func (s *Shards) Total() int { return max(s.Count, len(s.Params)) }
 
 // Total is how many shards the run has.
@@ -142,6 +146,10 @@ func (s *Shards) check(v *Violations, target *JobSpec) {
 	const field = "spec.shards"
 	n := len(s.Params)
 	switch {
+	case s.Dynamic != nil && (s.Count != 0 || n > 0 || s.Range != nil || s.Broadcast):
+		v.Add(field+".dynamic", "has each run list its shards, and stands beside no count, range, params or broadcast")
+	case s.Dynamic != nil:
+		s.Dynamic.check(v, target)
 	case s.Broadcast && (s.Count != 0 || n > 0 || s.Range != nil):
 		v.Add(field+".broadcast", "makes one shard for each matching executor, and stands beside no count, range or params")
 	case s.Broadcast:
@@ -150,7 +158,7 @@ func (s *Shards) check(v *Violations, target *JobSpec) {
 	case n > MaxShards:
 		v.Add(field+".params", "has %d entries; at most %d are allowed", n, MaxShards)
 	case s.Count == 0 && n == 0:
-		v.Add(field, "says nothing of how many; one of count, params and broadcast is required")
+		v.Add(field, "says nothing of how many; one of count, params, broadcast and dynamic is required")
 	case s.Count != 0 && n != 0 && s.Count != n:
 		v.Add(field+".params", "has %d entries, but count is %d; leave count out", n, s.Count)
 	}
@@ -160,39 +168,14 @@ func (s *Shards) check(v *Violations, target *JobSpec) {
 		v.Add(field+".range", "has more than %d numbers", int64(math.MaxInt64))
 	}
 	most := s.Total()
-	if s.Broadcast {
+	switch {
+	case s.Broadcast:
 		most = MaxShards
+	case s.Dynamic != nil:
+		most = s.Dynamic.Most()
 	}
 	if m := s.MinSuccess; m < 0 || m > most {
 		v.Add(field+".minSuccess", "%d is outside 1–%d, the number of shards", m, most)
 	}
-	total := 0
-	for i, params := range s.Params {
-		at := field + ".params[" + strconv.Itoa(i) + "]"
-		if len(params) > MaxShardParams {
-			v.Add(at, "has %d entries; at most %d are allowed", len(params), MaxShardParams)
-		}
-		seen := make(map[string]string, len(params))
-		for _, name := range slices.Sorted(maps.Keys(params)) {
-			upper := strings.ToUpper(name)
-			if as := seen[upper]; as != "" {
-				v.Add(at, "names %q and %q differ in case alone, and would be one variable", clip(as), clip(name))
-			}
-			seen[upper] = name
-			total += len(name) + len(params[name])
-			switch {
-			case !isEnvName(name):
-				v.Add(at, "name %q is not allowed; letters, digits and '_' are, not beginning with a digit", clip(name))
-			case len(name) > MaxShardParamName:
-				v.Add(at, "name %q has %d bytes; at most %d are allowed", clip(name), len(name), MaxShardParamName)
-			}
-			checkNoNUL(v, at+"."+clip(name), params[name])
-			if target.HTTP != nil && strings.ContainsFunc(params[name], unicode.IsControl) {
-				v.Add(at+"."+clip(name), "contains a control character, which a request's header cannot hold")
-			}
-		}
-	}
-	if total > MaxShardParamBytes {
-		v.Add(field+".params", "have %d bytes together; at most %d are allowed", total, MaxShardParamBytes)
-	}
+	checkShardParams(v, field+".params", func(i int) string { return field + ".params[" + strconv.Itoa(i) + "]" }, s.Params, target.HTTP != nil)
 }

@@ -90,6 +90,9 @@ func (base environment) of(t *Task) (environment, error) {
 	if t.Part != nil {
 		env.vars = appendPart(env.vars, t.Part)
 	}
+	if t.Step != "" {
+		env.vars = append(env.vars, "LEADERD_STEP="+t.Step)
+	}
 	env.vars = append(env.vars, "LEADERD_CORRELATION="+t.Chain.Correlate(t.Job.Name, t.Run))
 	if len(t.Chain.Upstream) > 0 {
 		env.vars = append(env.vars, "LEADERD_UPSTREAM="+t.upstream())
@@ -116,7 +119,7 @@ func appendPart(vars []string, part *state.Part) []string {
 // reserved tells whether the variable says who the attempt is; a job cannot set it.
 func reserved(name string) bool {
 	switch name {
-	case "LEADERD_SLOT", "LEADERD_SHARDS", "LEADERD_SOCKET", "LEADERD_SHARD_FROM", "LEADERD_SHARD_TO", "LEADERD_CORRELATION",
+	case "LEADERD_SLOT", "LEADERD_SHARDS", "LEADERD_SOCKET", "LEADERD_SHARD_FROM", "LEADERD_SHARD_TO", "LEADERD_STEP", "LEADERD_CORRELATION",
 		"LEADERD_UPSTREAM", "LEADERD_HOOK", "LEADERD_OUTCOME", "LEADERD_REASON", "LEADERD_ERROR", "LEADERD_EXIT_CODE":
 		return true
 	}

@@ -166,6 +166,9 @@ func (r *Runner) newRequest(ctx context.Context, t *Task) (*http.Request, error)
 	if t.Part != nil {
 		setPart(req.Header, t.Part)
 	}
+	if t.Step != "" {
+		req.Header.Set("Leaderd-Step", t.Step)
+	}
 	setChain(req.Header, t)
 	// Under its canonical name net/http would take the header as leave to send a
 	// POST a second time by itself. One attempt is one request; retries are the

@@ -33,10 +33,13 @@ type Task struct {
 	Job    state.JobID
 	Run    state.RunID
 	Slot   time.Time // zero: the run has none
-	Shard  int       // from 0
+	Shard  int       // from 0, or state.ListShard
 	Shards int
 	// Part is what a shard of a run that is split is given; nil for another run.
-	Part    *state.Part
+	Part *state.Part
+	// Step is state.StepList or state.StepShard in a run that lists its shards; empty in
+	// another run.
+	Step    string
 	Attempt int   // from 1
 	Token   int64 // the attempt's fencing token
 

@@ -29,8 +29,8 @@ func (s *checkpointService) GetCheckpoint(ctx context.Context, req *leaderdv1.Ge
 	} else {
 		of.Job, of.OfJob = parseJobName(&v, req.GetName()), true
 	}
-	if req.GetShard() < 0 {
-		v.Add("shard", "%d is negative", req.GetShard())
+	if req.GetShard() < 0 && req.GetShard() != state.ListShard {
+		v.Add("shard", "%d is negative, and not %d, the first step of a run that lists its shards", req.GetShard(), state.ListShard)
 	}
 	if req.GetNumber() < 0 {
 		v.Add("number", "%d is negative", req.GetNumber())

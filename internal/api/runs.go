@@ -239,6 +239,7 @@ func runOf(e *store.RunEntry) *leaderdv1.Run {
 			ofSplit(res, e)
 		} else {
 			ofLive(res, e.Live)
+			ofSplit(res, e)
 		}
 		ofOthers(res, e, e.Live[0].Origin, e.Live[0].LimitKey, &e.Live[0].Chain)
 	case e.Pending != nil:

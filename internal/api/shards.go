@@ -20,7 +20,7 @@ func (s *runService) ListShards(ctx context.Context, req *leaderdv1.ListShardsRe
 	var v state.Violations
 	id, run := parseRunName(&v, req.GetName())
 	limit := pageSize(&v, req.GetPageSize())
-	scope, from := "shards of "+req.GetName(), 0
+	scope, from := "shards of "+req.GetName(), -1 // which is the first step, where there is one
 	if parts := parsePageToken(&v, scope, req.GetPageToken(), 1); parts != nil {
 		var err error
 		if from, err = strconv.Atoi(parts[0]); err != nil || from < 0 {
@@ -39,6 +39,13 @@ func (s *runService) ListShards(ctx context.Context, req *leaderdv1.ListShardsRe
 	}
 	split, shards := shardsOf(&entry)
 	res := &leaderdv1.ListShardsResponse{}
+	if from < 0 {
+		if step := stepOf(&entry); step != nil {
+			res.Shards = append(res.Shards, shardOf(&state.Split{}, state.ListShard, step))
+			limit--
+		}
+		from = 0
+	}
 	if split == nil {
 		return res, nil
 	}
@@ -65,6 +72,9 @@ func shardsOf(e *store.RunEntry) (*state.Split, map[int]*state.Live) {
 	switch {
 	case e.Record != nil:
 		split, all = e.Record.Split, e.Record.Ends
+		if split != nil && split.Listed() && len(all) == 0 && e.Record.State != state.StateSucceeded {
+			return nil, nil // its first step has listed none
+		}
 	case len(e.Live) > 0:
 		split, all = e.Live[0].Split, e.Live[1:]
 	}
@@ -76,6 +86,36 @@ func shardsOf(e *store.RunEntry) (*state.Split, map[int]*state.Live) {
 		by[all[i].Shard] = &all[i]
 	}
 	return split, by
+}
+
+// stepOf is the first step of a run that lists its shards as a shard is, nil for another
+// run. Once it has ended its output is told with the run, if at all.
+func stepOf(e *store.RunEntry) *state.Live {
+	var attempts []state.Attempt
+	switch {
+	case e.Record != nil:
+		if e.Record.Split == nil || !e.Record.Split.Listed() {
+			return nil
+		}
+		attempts = e.Record.Attempts
+	case len(e.Live) == 0:
+		return nil
+	case e.Live[0].Shard == state.ListShard:
+		return &e.Live[0]
+	case !e.Live[0].IsHeader() || !e.Live[0].Split.Listed():
+		return nil
+	default:
+		attempts = e.Live[0].Attempts
+	}
+	step := &state.Live{Shard: state.ListShard, State: state.StateCancelled, Attempts: attempts} // before its first attempt began
+	if n := len(attempts); n > 0 {
+		step.State = attempts[n-1].State
+	}
+	if e.Record != nil && len(e.Record.Ends) == 0 { // whose verdict is the run's
+		step.State = e.Record.State
+		step.End = &state.ShardEnd{Reason: e.Record.Reason, Detail: e.Record.Detail}
+	}
+	return step
 }
 
 // shardOf is a shard as it is answered; l is nil where nobody has claimed it.
@@ -115,6 +155,9 @@ func attemptsOf(l *state.Live) []*leaderdv1.Attempt {
 
 // ofSplit adds what the shards of a run say of it.
 func ofSplit(res *leaderdv1.Run, e *store.RunEntry) {
+	if step := stepOf(e); step != nil {
+		res.Attempts = attemptsOf(step)
+	}
 	split, shards := shardsOf(e)
 	if split == nil {
 		return

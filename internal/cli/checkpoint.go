@@ -23,7 +23,7 @@ type checkpointSelection struct {
 
 func (q *checkpointSelection) bind(c *cobra.Command, o *dialer) {
 	q.ns.bind(c, o)
-	c.Flags().Int32Var(&q.shard, "shard", 0, "of this shard, from 0")
+	c.Flags().Int32Var(&q.shard, "shard", 0, "of this shard, from 0; -2: of the first step that lists them")
 	c.Flags().Int64Var(&q.number, "number", 0, "this one of those that are kept; 0: the last")
 	c.Flags().BoolVar(&q.history, "history", false, "list those that are kept, the newest first")
 	c.MarkFlagsMutuallyExclusive("number", "history")

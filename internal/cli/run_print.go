@@ -24,6 +24,8 @@ func printRun(d Deps, r *leaderdv1.Run) error {
 	t.row("late:", lateness(r))
 	if n := r.GetShards(); n != nil {
 		t.row("shards:", shardCounts(n))
+	} else if a := lastAttempt(r); a.GetShard() == listShard {
+		t.row("shards:", "none listed")
 	}
 	if r.GetNextAttemptTime() != nil {
 		t.row("next try:", instant(r.GetNextAttemptTime()))

@@ -24,7 +24,8 @@ func runShards(d Deps, o *dialer) *cobra.Command {
 		Use:   "shards JOB RUN",
 		Short: "List the shards of a run",
 		Long: `List the shards of a run, in order: where each is, on which node, since when, and what
-it was given. A run that is not split has none.`,
+it was given. A run that lists its shards has its first step, list, before them. A run
+that is not split has none.`,
 		Example: `  leaderd run shards reindex 20261130T020000Z
   leaderd run shards reindex 20261130T020000Z --state failed,running`,
 		Args: wantArgs("JOB", "RUN"),
@@ -83,7 +84,7 @@ func listShards(ctx context.Context, d Deps, a *api, run string, f format, only 
 }
 
 func shardRow(s *leaderdv1.Shard, now time.Time) []string {
-	row := []string{strconv.Itoa(int(s.GetNumber())), stateName(s.GetState()), s.GetReason(), s.GetNode(), "0", "", "", "", given(s), ""}
+	row := []string{shardName(s.GetNumber()), stateName(s.GetState()), s.GetReason(), s.GetNode(), "0", "", "", "", given(s), ""}
 	n := len(s.GetAttempts())
 	if n == 0 {
 		return row
@@ -98,6 +99,16 @@ func shardRow(s *leaderdv1.Shard, now time.Time) []string {
 		row[7] = strconv.Itoa(int(a.GetExitCode()))
 	}
 	return row
+}
+
+// listShard is the number of the first step of a run that lists its shards.
+const listShard = -2
+
+func shardName(n int32) string {
+	if n == listShard {
+		return "list"
+	}
+	return strconv.Itoa(int(n))
 }
 
 // given is what a shard was given: its numbers and parameters.

@@ -40,7 +40,7 @@ func (c *checker) claims(j *job) {
 func (c *checker) fenced(j *job, cl *claim) {
 	v := j.inForce(cl.Token)
 	slot, isSlot := Slot(cl.Run)
-	if cl.Shard != HeaderShard && cl.run.split() {
+	if !whole(cl.Shard) && cl.run.split() {
 		// The run was due when it was claimed as a whole, by that version or one before.
 		if isSlot && !j.unjudged && !j.wasDue(slot, cl.Token) {
 			c.fail(Unfenced, j.name, cl.Run, "shard %d was claimed with token %d, and is of no slot of a version before", cl.Shard, cl.Token)
@@ -176,6 +176,12 @@ func (c *checker) attempts(j *job, r *Run) {
 func (c *checker) shards(j *job, r *Run, last map[int]*Attempt) {
 	succeeded := 0
 	for shard, a := range last {
+		if shard == ListShard {
+			if a.State != "succeeded" || a.Snoozed {
+				c.fail(Changed, j.name, r.ID, "has %d shards, and the attempt that was to list them is %s", r.Shards, a.State)
+			}
+			continue
+		}
 		if shard < 0 || shard >= r.Shards {
 			c.fail(Changed, j.name, r.ID, "has %d shards, and an attempt at shard %d", r.Shards, shard)
 		}

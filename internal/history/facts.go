@@ -196,7 +196,7 @@ type Run struct {
 	// Attempts, the oldest first. Of more than 20 some are left out.
 	Attempts []Attempt
 	// Shards is how many parts a run that is split has, and Needed how many of them
-	// must succeed; 0 for any other run.
+	// must succeed; 0 for any other run, such as one that has listed none.
 	Shards, Needed int
 	// Override is set where it was allowed to start beside other runs.
 	Override bool
@@ -221,6 +221,13 @@ func (r *Run) alive() bool {
 // HeaderShard is the shard of the claim of a run that is split as a whole, beside which
 // each of its shards is claimed.
 const HeaderShard = -1
+
+// ListShard is the shard of the first step of a run that lists its shards. Its claim is
+// that of the run as a whole.
+const ListShard = -2
+
+// whole tells whether a shard stands for its run as a whole.
+func whole(shard int) bool { return shard == HeaderShard || shard == ListShard }
 
 // Claim is a committed claim.
 type Claim struct {

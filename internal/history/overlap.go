@@ -111,7 +111,7 @@ func (j *job) alone(cl *claim) bool {
 		return cl != nil && cl.Exclusive
 	}
 	for _, o := range j.claims {
-		if o.Run == cl.Run && o.Shard == HeaderShard {
+		if o.Run == cl.Run && whole(o.Shard) {
 			return o.Exclusive
 		}
 	}

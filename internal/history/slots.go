@@ -204,7 +204,7 @@ func (j *job) begun(r *Run) int64 {
 		return r.Attempts[0].Token
 	}
 	for _, cl := range j.claims {
-		if cl.Run == r.ID && cl.Shard == HeaderShard {
+		if cl.Run == r.ID && whole(cl.Shard) {
 			return cl.Token
 		}
 	}

@@ -110,8 +110,8 @@ func addRun(v *state.Violations, id state.JobID, run state.RunID, shard int) {
 	if why := checkRunID(run); why != "" {
 		v.Add("run", "%s", why)
 	}
-	if shard < 0 || shard >= maxShards {
-		v.Add("shard", "%d is outside 0–%d", shard, maxShards-1)
+	if (shard < 0 || shard >= maxShards) && shard != state.ListShard {
+		v.Add("shard", "%d is outside 0–%d, and is not %d", shard, maxShards-1, state.ListShard)
 	}
 }
 
@@ -131,6 +131,7 @@ func checkClaim(c *state.Claim) error {
 	if l.Shards < 1 || l.Shards > maxShards || l.Shard >= l.Shards {
 		v.Add("live.shards", "%d is not above the shard %d and at most %d", l.Shards, l.Shard, maxShards)
 	}
+	addListing(&v, l)
 	if l.Attempt < 1 {
 		v.Add("live.attempt", "%d is below 1", l.Attempt)
 	}
@@ -176,6 +177,14 @@ func checkClaim(c *state.Claim) error {
 func checkFinish(f *state.Finish) error {
 	var v state.Violations
 	addRun(&v, f.Live.Job, f.Live.Run, f.Live.Shard)
+	addListing(&v, &f.Live)
+	if l := f.Live.Listing; len(f.List) > 0 && !l.Listed() {
+		v.Add("list", "is not allowed but for a first step that is to list shards")
+	} else if l.Listed() {
+		if err := l.Dynamic.CheckList(f.List, false); err != nil {
+			v.Add("list", "%s", err)
+		}
+	}
 	if f.Live.Token <= 0 {
 		v.Add("token", "%d is no token", f.Live.Token)
 	}
@@ -272,6 +281,19 @@ func checkProgress(p *state.ProgressReport) error {
 		v.Add("progress.message", "has %d bytes; at most %d are allowed", n, state.MaxProgressMessage)
 	}
 	return v.Err()
+}
+
+// addListing checks what a first step says of how it is to list shards.
+func addListing(v *state.Violations, l *state.Live) {
+	switch s := l.Listing; {
+	case s == nil:
+	case l.Shard != state.ListShard || !s.Listed() || len(s.Params) > 0:
+		v.Add("live.listing", "is not allowed but for shard %d, with dynamic and without params", state.ListShard)
+	case s.Dynamic.Max < 0 || s.Dynamic.Max > state.MaxShards:
+		v.Add("live.listing.dynamic.max", "%d is outside 0–%d", s.Dynamic.Max, state.MaxShards)
+	case s.MinSuccess < 0 || s.MinSuccess > state.MaxShards:
+		v.Add("live.listing.minSuccess", "%d is outside 0–%d", s.MinSuccess, state.MaxShards)
+	}
 }
 
 func addCircuit(v *state.Violations, b *state.CircuitBreaker) {

@@ -45,7 +45,7 @@ func TestSpecs(t *testing.T) {
 			TimeZone:      texts.Draw(t, "zone"),
 			Overlap:       state.Overlap(rapid.IntRange(0, int(state.OverlapReplace)).Draw(t, "overlap")),
 			MaxConcurrent: rapid.IntRange(0, state.MaxConcurrent).Draw(t, "concurrent"), QueueLimit: rapid.IntRange(0, state.MaxQueue).Draw(t, "queue"),
-			ConcurrencyKey: texts.Draw(t, "key"), Shards: shardSpecs.Draw(t, "shards"),
+			ConcurrencyKey: texts.Draw(t, "key"), Shards: specShards.Draw(t, "shards"),
 			CatchUp:   rapid.SampledFrom([]state.CatchUp{state.CatchUpLatest, state.CatchUpNone}).Draw(t, "catch up"),
 			Guarantee: rapid.SampledFrom([]state.Guarantee{state.AtLeastOnce, state.AtMostOnce}).Draw(t, "guarantee"),
 			Selector:  maps.Draw(t, "selector"), StartDeadline: durations.Draw(t, "deadline"),
@@ -228,7 +228,7 @@ func TestFinishes(t *testing.T) {
 			Live: keyed.Draw(t, "live"), Attempt: attempts.Draw(t, "attempt"), Retry: times.Draw(t, "retry"), Reason: texts.Draw(t, "reason"),
 			Tail: blobs.Draw(t, "tail"), OutputBytes: numbers.Draw(t, "bytes"),
 			Saved: rapid.Bool().Draw(t, "saved"), Reported: rapid.Bool().Draw(t, "reported"),
-			Hooks: hookLists.Draw(t, "hooks"),
+			Hooks: hookLists.Draw(t, "hooks"), List: emptyIsNil(rapid.SliceOfN(maps, 0, 3)).Draw(t, "list"),
 		}
 		same(t, f, FinishFromProto(sent(t, FinishToProto(&f))))
 	})

@@ -72,6 +72,22 @@ var (
 		if rapid.Bool().Draw(t, "numbered") {
 			s.Range = &state.ShardRange{From: numbers.Draw(t, "from"), To: numbers.Draw(t, "to")}
 		}
+		if rapid.Bool().Draw(t, "listed") {
+			s.Dynamic = &state.Listing{Max: smalls.Draw(t, "most")}
+		}
+		return s
+	})
+	// specShards are of specs, which say what the first step runs.
+	specShards = rapid.Custom(func(t *rapid.T) *state.Shards {
+		s := shardSpecs.Draw(t, "shards")
+		if s.Listed() {
+			switch rapid.IntRange(0, 2).Draw(t, "target") {
+			case 0:
+				s.Dynamic.Command = commands.Draw(t, "command")
+			case 1:
+				s.Dynamic.HTTP = requests.Draw(t, "http")
+			}
+		}
 		return s
 	})
 	breakers = rapid.Custom(func(t *rapid.T) *state.CircuitBreaker {
@@ -146,6 +162,7 @@ var (
 			GateKey: rapid.SampledFrom([]string{"", "db", "ü/%"}).Draw(t, "gate key"), Place: rapid.IntRange(0, state.MaxConcurrent).Draw(t, "place"),
 			AtMostOnce: rapid.Bool().Draw(t, "amo"), Attempts: attemptLists.Draw(t, "attempts"),
 			Header: numbers.Draw(t, "header"), End: shardEnds.Draw(t, "end"), Split: splits.Draw(t, "split"),
+			Listing: shardSpecs.Draw(t, "listing"),
 			Circuit: breakers.Draw(t, "circuit"), Chain: chains.Draw(t, "chain"),
 			LimitKey: texts.Draw(t, "limit key"), Holds: holds.Draw(t, "holds"),
 		}

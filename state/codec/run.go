@@ -35,6 +35,7 @@ func LiveToProto(l *state.Live) *statev1.Live {
 		Header:     l.Header,
 		End:        shardEndToProto(l.End),
 		Split:      splitToProto(l.Split),
+		Listing:    recordedShards(l.Listing),
 		Holds:      holdsToProto(l.Holds),
 
 		Circuit:     breakerToProto(l.Circuit),
@@ -69,6 +70,7 @@ func LiveFromProto(p *statev1.Live) state.Live {
 		Header:     p.GetHeader(),
 		End:        shardEndFromProto(p.GetEnd()),
 		Split:      splitFromProto(p.GetSplit()),
+		Listing:    ShardsFromProto(p.GetListing()),
 		Holds:      holdsFromProto(p.GetHolds()),
 		Circuit:    breakerFromProto(p.GetCircuit()),
 		LimitKey:   p.GetLimitKey(),

@@ -23,9 +23,7 @@ func ShardsToProto(s *state.Shards) *leaderdv1.Shards {
 	if r := s.Range; r != nil {
 		p.Range = &leaderdv1.ShardRange{From: r.From, To: r.To}
 	}
-	for _, params := range s.Params {
-		p.Params = append(p.Params, &leaderdv1.ShardParams{Values: params})
-	}
+	p.Params, p.Dynamic = shardListToProto(s.Params), listingToProto(s.Dynamic)
 	return p
 }
 
@@ -40,17 +38,74 @@ func ShardsFromProto(p *leaderdv1.Shards) *state.Shards {
 	if r := p.GetRange(); r != nil {
 		s.Range = &state.ShardRange{From: r.GetFrom(), To: r.GetTo()}
 	}
-	for _, params := range p.GetParams() {
-		s.Params = append(s.Params, params.GetValues())
-	}
+	s.Params, s.Dynamic = shardListFromProto(p.GetParams()), listingFromProto(p.GetDynamic())
 	return s
+}
+
+func shardListToProto(list []map[string]string) []*leaderdv1.ShardParams {
+	if len(list) == 0 {
+		return nil
+	}
+	ps := make([]*leaderdv1.ShardParams, len(list))
+	for i, params := range list {
+		ps[i] = &leaderdv1.ShardParams{Values: params}
+	}
+	return ps
+}
+
+func shardListFromProto(ps []*leaderdv1.ShardParams) []map[string]string {
+	if len(ps) == 0 {
+		return nil
+	}
+	list := make([]map[string]string, len(ps))
+	for i, p := range ps {
+		list[i] = p.GetValues()
+	}
+	return list
+}
+
+func listingToProto(l *state.Listing) *leaderdv1.DynamicShards {
+	if l == nil {
+		return nil
+	}
+	p := &leaderdv1.DynamicShards{Max: int32(l.Max)} //nolint:gosec // bounded by state.MaxShards
+	switch {
+	case l.Command != nil:
+		p.Target = &leaderdv1.DynamicShards_Command{Command: commandToProto(l.Command)}
+	case l.HTTP != nil:
+		p.Target = &leaderdv1.DynamicShards_Http{Http: httpToProto(l.HTTP)}
+	}
+	return p
+}
+
+func listingFromProto(p *leaderdv1.DynamicShards) *state.Listing {
+	if p == nil {
+		return nil
+	}
+	l := &state.Listing{Max: int(p.GetMax())}
+	switch t := p.GetTarget().(type) {
+	case *leaderdv1.DynamicShards_Command:
+		l.Command = commandFromProto(t.Command)
+	case *leaderdv1.DynamicShards_Http:
+		l.HTTP = httpFromProto(t.Http)
+	}
+	return l
 }
 
 func splitToProto(s *state.Split) *statev1.Split {
 	if s == nil {
 		return nil
 	}
-	return &statev1.Split{Shards: ShardsToProto(&s.Shards), Nodes: s.Nodes}
+	return &statev1.Split{Shards: recordedShards(&s.Shards), Nodes: s.Nodes}
+}
+
+// recordedShards is ShardsToProto for records: see wire.shards.
+func recordedShards(s *state.Shards) *leaderdv1.Shards {
+	p := ShardsToProto(s)
+	if p.GetDynamic() != nil {
+		p.Dynamic.Target = nil
+	}
+	return p
 }
 
 func splitFromProto(p *statev1.Split) *state.Split {
@@ -124,7 +179,9 @@ func (w *wire) nested(field protowire.Number, m wire) {
 	*w = protowire.AppendBytes(protowire.AppendTag(*w, field, protowire.BytesType), m)
 }
 
-func (w *wire) split(field protowire.Number, s *state.Split) {
+// shards writes how a run is split. What its first step runs is the job's to say, and no
+// part of records.
+func (w *wire) shards(field protowire.Number, s *state.Shards) {
 	if s == nil {
 		return
 	}
@@ -154,8 +211,20 @@ func (w *wire) split(field protowire.Number, s *state.Split) {
 	}
 	shards.number(5, int64(s.MinSuccess))
 	shards.flag(6, s.StopOnFailure)
+	if l := s.Dynamic; l != nil {
+		var listing wire
+		listing.number(1, int64(l.Max))
+		shards.nested(7, listing)
+	}
+	w.nested(field, shards)
+}
+
+func (w *wire) split(field protowire.Number, s *state.Split) {
+	if s == nil {
+		return
+	}
 	var all wire
-	all.nested(1, shards)
+	all.shards(1, &s.Shards)
 	for _, node := range s.Nodes {
 		var name wire = []byte(node)
 		all.nested(2, name)

@@ -100,6 +100,7 @@ func MarshalLive(l *state.Live) []byte {
 	w.number(30, l.Header)
 	w.shardEnd(31, l.End)
 	w.split(32, l.Split)
+	w.shards(33, l.Listing)
 	w.holds(70, l.Holds)
 	w.chain(&l.Chain)
 	w.text(82, l.LimitKey)

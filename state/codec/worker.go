@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
 	"github.com/leaderd/leaderd/state"
 )
@@ -122,11 +124,15 @@ func sameWords(asked, stored *state.Live) bool {
 	return asked.Run == stored.Run && asked.Shard == stored.Shard && asked.Shards == stored.Shards &&
 		asked.Generation == stored.Generation && asked.Attempt == stored.Attempt && asked.Owner == stored.Owner &&
 		asked.Term == stored.Term && asked.AtMostOnce == stored.AtMostOnce &&
-		asked.Header == stored.Header && asked.Place == stored.Place && asked.GateKey == stored.GateKey &&
+		asked.Header == stored.Header && sameListing(asked.Listing, stored.Listing) && asked.Place == stored.Place && asked.GateKey == stored.GateKey &&
 		slices.Equal(asked.Holds, stored.Holds) && asked.LimitKey == stored.LimitKey &&
 		asked.Tries == stored.Tries && asked.Snoozes == stored.Snoozes && asked.Origin == stored.Origin && asked.DeadLetter == stored.DeadLetter &&
 		sameBreaker(asked.Circuit, stored.Circuit) && asked.Correlation == stored.Correlation && slices.Equal(asked.Upstream, stored.Upstream) &&
 		Micros(asked.Due) == Micros(stored.Due) && Micros(asked.Claimed) == Micros(stored.Claimed)
+}
+
+func sameListing(a, b *state.Shards) bool {
+	return a == b || a != nil && b != nil && proto.Equal(recordedShards(a), recordedShards(b))
 }
 
 func sameBreaker(a, b *state.CircuitBreaker) bool {
@@ -150,6 +156,7 @@ func FinishToProto(f *state.Finish) *workerv1.Finish {
 		Saved:       f.Saved,
 		Reported:    f.Reported,
 		Result:      f.Result,
+		List:        shardListToProto(f.List),
 		Hooks:       hookRunsToProto(f.Hooks),
 	}
 }
@@ -169,6 +176,7 @@ func FinishFromProto(p *workerv1.Finish) state.Finish {
 		Saved:       p.GetSaved(),
 		Reported:    p.GetReported(),
 		Result:      p.GetResult(),
+		List:        shardListFromProto(p.GetList()),
 		Hooks:       hookRunsFromProto(p.GetHooks()),
 	}
 	if a := p.GetAttempt(); a != nil {

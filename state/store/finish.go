@@ -77,7 +77,8 @@ type ending struct {
 	live    state.Live // with the attempt that ended
 	to      state.RunState
 	request *request
-	verdict *state.Record // nil: it waits for another attempt
+	verdict *state.Record // nil: it waits for another attempt, or has listed its shards
+	listed  bool          // its run's shards
 }
 
 // beginFinish makes the request, or answers nil and what is known without one.
@@ -97,9 +98,18 @@ func (s *Store) beginFinish(f *state.Finish) (*ending, state.TokenStatus, error)
 		e.request = s.waitRequest(live)
 		return e, 0, nil
 	}
+	if live.Listing != nil && e.to == state.StateSucceeded && len(f.List) > 0 {
+		e.listed = true
+		e.request = s.listRequest(live, f)
+		s.dropTraces(e.request, f)
+		return e, 0, nil
+	}
 	rec := verdictOf(live, e.to, f.Reason, f.Attempt.Ended)
 	rec.Detail, rec.Tail, rec.OutputBytes = f.Detail, f.Tail, f.OutputBytes
 	rec.Hooks, rec.Result = f.Hooks, e.to == state.StateSucceeded && len(f.Result) > 0
+	if live.Listing != nil && e.to == state.StateSucceeded {
+		rec.Detail = noShards
+	}
 	e.verdict = &rec
 	e.request, _ = s.verdictRequest(live, &rec)
 	s.dropTraces(e.request, f)
@@ -109,7 +119,7 @@ func (s *Store) beginFinish(f *state.Finish) (*ending, state.TokenStatus, error)
 
 // verdictOf is the verdict on a live record's run.
 func verdictOf(l *state.Live, to state.RunState, reason string, now time.Time) state.Record {
-	return state.Record{
+	rec := state.Record{
 		Generation: l.Generation,
 		State:      to,
 		Reason:     reason,
@@ -122,6 +132,10 @@ func verdictOf(l *state.Live, to state.RunState, reason string, now time.Time) s
 		Chain:      l.Chain,
 		LimitKey:   l.LimitKey,
 	}
+	if l.Shard == state.ListShard {
+		rec.Split, rec.Shards = unlisted(l), 0
+	}
+	return rec
 }
 
 // finished says what became of a finish. After a refusal it reads why.
@@ -130,6 +144,17 @@ func (s *Store) finished(ctx context.Context, e *ending, res kv.TxnResult, err e
 		return 0, err
 	}
 	stored := res.Succeeded
+	if e.listed {
+		if !stored {
+			if stored, err = s.listed(ctx, &e.live); err != nil {
+				return 0, err
+			}
+		}
+		if !stored {
+			return state.TokenFenced, nil
+		}
+		return state.TokenStored, nil
+	}
 	if !stored {
 		if res, err = s.look(ctx, s.tokenReads(&e.live)...); err != nil {
 			return 0, err
@@ -155,6 +180,11 @@ func checkFinish(f *state.Finish) error {
 	}
 	if !f.Retry.IsZero() && f.Live.AtMostOnce && !f.Attempt.Started.IsZero() {
 		return ErrStartedOnce
+	}
+	if l := f.Live.Listing; l.Listed() && len(f.List) > 0 {
+		if err := l.Dynamic.CheckList(f.List, false); err != nil {
+			return fmt.Errorf("%w: %w", ErrTooLarge, err)
+		}
 	}
 	for _, x := range [...]struct {
 		what      string
@@ -288,13 +318,8 @@ func (s *Store) tokenReads(l *state.Live) []kv.Op {
 // record, if it still waits as the request left it.
 func (s *Store) ended(l *state.Live, to state.RunState, res kv.TxnResult) (ok bool, revision int64, err error) {
 	last := &l.Attempts[len(l.Attempts)-1]
-	same := func(a *state.Attempt) bool {
-		return a.Number == last.Number && a.Token == last.Token && a.State == last.State &&
-			codec.Micros(a.Ended) == codec.Micros(last.Ended)
-	}
-	in := func(as []state.Attempt) bool {
-		return slices.ContainsFunc(as, func(a state.Attempt) bool { return same(&a) })
-	}
+	same := func(a *state.Attempt) bool { return sameEnd(a, last) }
+	in := func(as []state.Attempt) bool { return hasEnd(as, last) }
 	if kvs := res.Results[0].KVs; len(kvs) > 0 {
 		rec, err := decodeRecord(l.Job, l.Run, kvs[0])
 		if err != nil {
@@ -325,4 +350,13 @@ func (s *Store) ended(l *state.Live, to state.RunState, res kv.TxnResult) (ok bo
 		return true, revision, nil
 	}
 	return false, 0, nil
+}
+
+// sameEnd tells whether two attempts are one, with one end.
+func sameEnd(a, b *state.Attempt) bool {
+	return a.Number == b.Number && a.Token == b.Token && a.State == b.State && codec.Micros(a.Ended) == codec.Micros(b.Ended)
+}
+
+func hasEnd(as []state.Attempt, end *state.Attempt) bool {
+	return slices.ContainsFunc(as, func(a state.Attempt) bool { return sameEnd(&a, end) })
 }

@@ -312,7 +312,7 @@ func (s *Store) splitOf(ctx context.Context, c *state.Claim) (split *state.Split
 		return nil, false, err
 	}
 	shards := codec.ShardsFromProto(stored.GetSpec().GetShards())
-	if shards == nil {
+	if shards == nil || shards.Listed() { // which its first step splits
 		return nil, false, nil
 	}
 	split = &state.Split{Shards: *shards}

@@ -147,5 +147,5 @@ func (s *Store) RunShards(ctx context.Context, id state.JobID, run state.RunID) 
 	case len(e.Live) > 0 && e.Live[0].IsHeader():
 		return state.RunShards{Header: &e.Live[0], Shards: e.Live[1:], Seen: e.Seen}, nil
 	}
-	return state.RunShards{Over: e.Record != nil}, nil
+	return state.RunShards{Over: e.Record != nil, Listing: len(e.Live) == 1 && e.Live[0].Listing != nil}, nil
 }

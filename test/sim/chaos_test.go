@@ -346,9 +346,13 @@ func (c *chaos) shards(s *state.JobSpec) {
 		return
 	}
 	s.Shards = &state.Shards{Count: pick(c, 1, 2, 3, 5), StopOnFailure: c.chance(50)}
-	if c.chance(20) {
+	switch {
+	case c.chance(20):
 		s.Shards.Count, s.Shards.Broadcast = 0, true
-	} else if c.chance(30) {
+	case c.chance(30):
+		s.Shards.Count, s.Shards.Dynamic = 0, &state.Listing{Max: pick(c, 0, 2)}
+		s.Shards.MinSuccess = pick(c, 0, 0, 1)
+	case c.chance(30):
 		s.Shards.MinSuccess = 1
 	}
 }

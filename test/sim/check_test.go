@@ -47,6 +47,7 @@ type checker struct {
 	claims  []claimed
 	live    map[runKey]state.Live         // of a run that is split its header
 	shards  map[runKey]map[int]state.Live // of such a run
+	listed  map[runKey]*state.Split       // what a first step has listed
 	pending map[runKey]state.Pending
 	asked   map[runKey]state.Pending // of all that ever were
 	holds   map[string]runKey        // the run whose live record a key holds
@@ -70,6 +71,7 @@ type mark struct {
 func (w *world) check(settled bool) []string {
 	w.t.Helper()
 	c := w.replay()
+	c.given()
 	c.retention()
 	c.circuits()
 	c.hooks()
@@ -125,6 +127,7 @@ func (w *world) replay() *checker {
 		skewed: w.skewed, audit: w.audit.all(), spans: w.history.all(), revoked: map[state.Owner]bool{},
 		live:    map[runKey]state.Live{},
 		shards:  map[runKey]map[int]state.Live{},
+		listed:  map[runKey]*state.Split{},
 		pending: map[runKey]state.Pending{},
 		asked:   map[runKey]state.Pending{},
 		holds:   map[string]runKey{},
@@ -178,7 +181,7 @@ func (c *checker) take(i int) {
 			c.shard(e, l)
 			return
 		}
-		if l.State == state.StateRunning {
+		if listing := c.list(e, l); !listing && l.State == state.StateRunning {
 			c.claims = append(c.claims, claimed{l, e.at})
 			if v := c.inForce(l.Job, e.revision); v != nil && l.Attempt == 1 {
 				c.gated(&l, v)
@@ -230,7 +233,7 @@ func (c *checker) take(i int) {
 func (c *checker) deleteLive(e *event) {
 	k := c.holds[e.KV.Key]
 	delete(c.holds, e.KV.Key)
-	if _, ok := c.records[k]; ok {
+	if _, ok := c.records[k]; ok || c.becameHeader(e, k) {
 		return
 	}
 	// The verdict of the same transaction may come behind it.

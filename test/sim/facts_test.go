@@ -133,6 +133,13 @@ func (c *checker) runFacts(f *past.Facts) {
 		}
 		overrides[k] = overrides[k] || !cl.Exclusive
 	}
+	steps := func(all []state.Attempt) []past.Attempt {
+		out := attempts(all)
+		for i := range out {
+			out[i].Shard = past.ListShard
+		}
+		return out
+	}
 	ends := func(all []state.Live) (out []past.Attempt) {
 		for i := range all {
 			for _, a := range attempts(all[i].Attempts) {
@@ -146,7 +153,7 @@ func (c *checker) runFacts(f *past.Facts) {
 		if r.Split != nil {
 			f.Runs = append(f.Runs, past.Run{
 				Job: k.job.String(), ID: string(k.run), State: r.State.String(), Reason: r.Reason, Generation: r.Generation,
-				Due: r.Due, Attempts: ends(r.Ends), Shards: len(r.Ends), Needed: r.Split.Needed(), Override: overrides[k],
+				Due: r.Due, Attempts: append(steps(r.Attempts), ends(r.Ends)...), Shards: len(r.Ends), Needed: r.Split.Needed(), Override: overrides[k],
 				Asked: c.asked[k].Requested, Decided: c.decided[k], Ended: r.Revision, LimitKey: r.LimitKey,
 			})
 			continue
@@ -169,14 +176,18 @@ func (c *checker) runFacts(f *past.Facts) {
 			slices.SortFunc(shards, func(a, b state.Live) int { return a.Shard - b.Shard })
 			f.Runs = append(f.Runs, past.Run{
 				Job: k.job.String(), ID: string(k.run), State: l.State.String(), Generation: l.Generation, Due: l.Due,
-				Attempts: ends(shards), Shards: l.Split.Total(), Needed: l.Split.Needed(), Override: overrides[k],
+				Attempts: append(steps(l.Attempts), ends(shards)...), Shards: l.Split.Total(), Needed: l.Split.Needed(), Override: overrides[k],
 				Asked: c.asked[k].Requested, Decided: c.decided[k], LimitKey: l.LimitKey,
 			})
 			continue
 		}
+		of := attempts
+		if l.Shard == state.ListShard {
+			of = steps
+		}
 		f.Runs = append(f.Runs, past.Run{
 			Job: k.job.String(), ID: string(k.run), State: l.State.String(), Generation: l.Generation, Due: l.Due,
-			Attempts: attempts(l.Attempts), Override: overrides[k], Asked: c.asked[k].Requested, Decided: c.decided[k], LimitKey: l.LimitKey,
+			Attempts: of(l.Attempts), Override: overrides[k], Asked: c.asked[k].Requested, Decided: c.decided[k], LimitKey: l.LimitKey,
 		})
 	}
 }

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"maps"
+
 	past "github.com/leaderd/leaderd/internal/history"
 	"github.com/leaderd/leaderd/state"
 )
@@ -49,6 +51,12 @@ func (c *checker) shard(e *event, l state.Live) {
 func (c *checker) concluded(k runKey, r *state.Record) {
 	header, ok := c.live[k]
 	if !ok || !header.IsHeader() {
+		if ok && header.Shard == state.ListShard {
+			if r.Split == nil || !r.Split.Listed() || r.Split.Total() != 0 || len(r.Ends) != 0 {
+				c.fail(past.Changed, k, "has a verdict on %d shards, and its first step has listed none", len(r.Ends))
+			}
+			return
+		}
 		if r.Split != nil {
 			c.fail(past.Unclaimed, k, "has a verdict on shards, and no header")
 		}
@@ -74,5 +82,56 @@ func (c *checker) concluded(k runKey, r *state.Record) {
 	}
 	if (r.State == state.StateSucceeded) != (succeeded >= header.Split.Needed()) {
 		c.fail(past.Changed, k, "is %s with %d of %d shards, of which %d were needed", r.State, succeeded, len(r.Ends), header.Split.Needed())
+	}
+}
+
+// list takes in that the record of a first step becomes the header of what it has listed,
+// and tells whether it is that: once, by the attempt that had it, and then for good.
+func (c *checker) list(e *event, l state.Live) bool {
+	k := runKey{l.Job, l.Run}
+	was, had := c.live[k]
+	switch {
+	case !l.IsHeader():
+		return false
+	case had && was.IsHeader():
+		c.fail(past.Changed, k, "has another header at revision %d, after that of revision %d", e.revision, was.Token)
+	case !l.Split.Listed():
+		return false
+	case !had || was.Shard != state.ListShard || was.State != state.StateRunning:
+		c.fail(past.Unclaimed, k, "has a list of shards at revision %d, and no first step was at work", e.revision)
+	case len(l.Attempts) == 0 || l.Attempts[len(l.Attempts)-1].Token != was.Token:
+		c.fail(past.Unfenced, k, "has a list of shards at revision %d that is not of its first step of token %d", e.revision, was.Token)
+	case l.Split.Total() == 0 || l.Split.Total() > l.Split.Dynamic.Most() || l.Shards != l.Split.Total():
+		c.fail(past.Changed, k, "has a list of %d shards at revision %d", l.Split.Total(), e.revision)
+	case l.Exclusive != was.Exclusive || l.Place != was.Place || len(l.Holds) != len(was.Holds):
+		c.fail(past.Overlap, k, "has another place since its shards are listed, at revision %d", e.revision)
+	}
+	c.listed[k] = l.Split
+	return true
+}
+
+// becameHeader tells whether the record that a key held became a header in the same
+// transaction.
+func (c *checker) becameHeader(deleted *event, k runKey) bool {
+	for i := range c.audit {
+		e := &c.audit[i]
+		if kind, _ := e.part(); e.revision != deleted.revision || kind != "active" || e.Deleted {
+			continue
+		}
+		if l, err := e.live(); err == nil && l.IsHeader() && (runKey{l.Job, l.Run}) == k {
+			return true
+		}
+	}
+	return false
+}
+
+// given checks that shards were given what was listed.
+func (c *checker) given() {
+	for i := range c.spans {
+		s := &c.spans[i]
+		split := c.listed[runKey{s.job, s.run}]
+		if split != nil && s.shard >= 0 && !maps.Equal(s.given, split.Part(s.shard).Params) {
+			c.fail(past.Changed, runKey{s.job, s.run}, "shard %d was given %v, and %v was listed", s.shard, s.given, split.Part(s.shard).Params)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -157,6 +158,9 @@ func (x *worker) Run(ctx context.Context, t runner.Task, _ io.Writer) runner.Out
 		}
 		work.crash, o.Directive = nil, state.Directive{}
 	}
+	if t.Step == state.StepList {
+		o.Result = x.w.history.list(&t)
+	}
 	o.Ended = x.host.wall()
 	end(o.State)
 	x.host.hold()
@@ -226,6 +230,7 @@ type span struct {
 	state   state.RunState
 	died    bool // with its node
 	resumed int64
+	given   map[string]string // the parameters of a shard
 	hook    state.HookName // of hooks, which are no work
 
 	worker *worker
@@ -239,6 +244,7 @@ type history struct {
 	spans []*span
 	acks  []state.Finish
 	hooks []span
+	lists map[state.JobID]string
 	// hookTakes is how long hooks take.
 	hookTakes time.Duration
 }
@@ -272,6 +278,37 @@ func (h *history) shardDoes(j *job, shard int, takes time.Duration, how state.Ru
 	h.parts[j.id][shard] = work{takes: takes, state: how}
 }
 
+// listsShards says what the first steps of a job's runs list.
+func (h *history) listsShards(j *job, text string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lists == nil {
+		h.lists = map[state.JobID]string{}
+	}
+	h.lists[j.id] = text
+}
+
+// list is what a first step lists: of a job of which nothing was said, each attempt
+// something else, and now and then nothing, or what is no list.
+func (h *history) list(t *runner.Task) []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if text, ok := h.lists[t.Job]; ok {
+		return []byte(text)
+	}
+	switch t.Token % 10 {
+	case 0:
+		return nil
+	case 1:
+		return []byte(`["one", `)
+	}
+	var list []byte
+	for i := range 1 + t.Token%3 {
+		list = fmt.Appendf(list, "%d-%d\n", t.Token, i)
+	}
+	return list
+}
+
 // crashes has the runs of a job end their goroutine in a way of their own.
 func (h *history) crashes(j *job, takes time.Duration, crash func()) {
 	h.mu.Lock()
@@ -286,6 +323,9 @@ func (h *history) start(x *worker, t *runner.Task) (work, func(state.RunState)) 
 		job: t.Job, run: t.Run, shard: t.Shard, attempt: t.Attempt, token: t.Token,
 		node: x.name, begun: time.Now(), wall: x.host.wall(), worker: x,
 		resumed: -1, // see resumes
+	}
+	if t.Part != nil {
+		s.given = t.Part.Params
 	}
 	h.spans = append(h.spans, s)
 	does, ok := h.work[t.Job]

@@ -180,7 +180,7 @@ type GetCheckpointRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Resource name of the run; of the job for the checkpoints that outlive its runs.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The shard, from 0.
+	// The shard, from 0; -2 is the first step of a run that lists its shards.
 	Shard int32 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
 	// Its number; 0: the last one.
 	Number        int64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`

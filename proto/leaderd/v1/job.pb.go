@@ -428,7 +428,7 @@ func (x CheckpointPolicy_Scope) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CheckpointPolicy_Scope.Descriptor instead.
 func (CheckpointPolicy_Scope) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{6, 0}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{4, 0}
 }
 
 // Mode of joining several jobs.
@@ -482,7 +482,7 @@ func (x After_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use After_Mode.Descriptor instead.
 func (After_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{7, 0}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{5, 0}
 }
 
 // Condition on the verdict.
@@ -540,7 +540,7 @@ func (x After_Condition) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use After_Condition.Descriptor instead.
 func (After_Condition) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{7, 1}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{5, 1}
 }
 
 // Change is what made a version.
@@ -609,7 +609,7 @@ func (x JobVersion_Change) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JobVersion_Change.Descriptor instead.
 func (JobVersion_Change) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{16, 0}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{14, 0}
 }
 
 // Result of an update.
@@ -666,7 +666,7 @@ func (x UpdateJobResponse_Result) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UpdateJobResponse_Result.Descriptor instead.
 func (UpdateJobResponse_Result) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{20, 0}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{18, 0}
 }
 
 // Job is a named spec: when something is due, what it runs, by which policies.
@@ -1426,166 +1426,6 @@ func (x *Retention) GetMaxAge() *durationpb.Duration {
 	return nil
 }
 
-// Command is a program to run, in a process group of its own. Exactly one of
-// argv and shell is set. Its environment has LEADERD_NAMESPACE, LEADERD_JOB,
-// LEADERD_RUN, LEADERD_SLOT, LEADERD_ATTEMPT, LEADERD_SHARD, LEADERD_SHARDS,
-// LEADERD_TOKEN and LEADERD_SOCKET besides env.
-type Command struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Program and arguments; at most 256 and 64 KiB together.
-	Argv []string `protobuf:"bytes,1,rep,name=argv,proto3" json:"argv,omitempty"`
-	// Script for /bin/sh -c; at most 64 KiB.
-	Shell string `protobuf:"bytes,2,opt,name=shell,proto3" json:"shell,omitempty"`
-	// Added to the environment; at most 128. Names that begin with LEADERD_ are
-	// refused.
-	Env map[string]string `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Working directory, absolute; default is the executor's.
-	Dir           string `protobuf:"bytes,4,opt,name=dir,proto3" json:"dir,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Command) Reset() {
-	*x = Command{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Command) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Command) ProtoMessage() {}
-
-func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Command.ProtoReflect.Descriptor instead.
-func (*Command) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *Command) GetArgv() []string {
-	if x != nil {
-		return x.Argv
-	}
-	return nil
-}
-
-func (x *Command) GetShell() string {
-	if x != nil {
-		return x.Shell
-	}
-	return ""
-}
-
-func (x *Command) GetEnv() map[string]string {
-	if x != nil {
-		return x.Env
-	}
-	return nil
-}
-
-func (x *Command) GetDir() string {
-	if x != nil {
-		return x.Dir
-	}
-	return ""
-}
-
-// Http is a request to make. The run's identity and token are sent in the
-// headers Leaderd-Job, Leaderd-Run, Leaderd-Token, … and Idempotency-Key.
-type Http struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Default POST.
-	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
-	// Absolute http or https URL; at most 4096 bytes.
-	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
-	// At most 64. Names that begin with Leaderd- are refused.
-	Headers map[string]string `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// At most 256 KiB.
-	Body []byte `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
-	// Status codes that mean success; default 200–299.
-	ExpectedCodes []int32 `protobuf:"varint,5,rep,packed,name=expected_codes,json=expectedCodes,proto3" json:"expected_codes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Http) Reset() {
-	*x = Http{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Http) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Http) ProtoMessage() {}
-
-func (x *Http) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Http.ProtoReflect.Descriptor instead.
-func (*Http) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *Http) GetMethod() string {
-	if x != nil {
-		return x.Method
-	}
-	return ""
-}
-
-func (x *Http) GetUrl() string {
-	if x != nil {
-		return x.Url
-	}
-	return ""
-}
-
-func (x *Http) GetHeaders() map[string]string {
-	if x != nil {
-		return x.Headers
-	}
-	return nil
-}
-
-func (x *Http) GetBody() []byte {
-	if x != nil {
-		return x.Body
-	}
-	return nil
-}
-
-func (x *Http) GetExpectedCodes() []int32 {
-	if x != nil {
-		return x.ExpectedCodes
-	}
-	return nil
-}
-
 // NoOp succeeds at once.
 type NoOp struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1595,7 +1435,7 @@ type NoOp struct {
 
 func (x *NoOp) Reset() {
 	*x = NoOp{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[5]
+	mi := &file_leaderd_v1_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1607,7 +1447,7 @@ func (x *NoOp) String() string {
 func (*NoOp) ProtoMessage() {}
 
 func (x *NoOp) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[5]
+	mi := &file_leaderd_v1_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1620,7 +1460,7 @@ func (x *NoOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoOp.ProtoReflect.Descriptor instead.
 func (*NoOp) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 // CheckpointPolicy shapes what runs save to go on from.
@@ -1640,7 +1480,7 @@ type CheckpointPolicy struct {
 
 func (x *CheckpointPolicy) Reset() {
 	*x = CheckpointPolicy{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[6]
+	mi := &file_leaderd_v1_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +1492,7 @@ func (x *CheckpointPolicy) String() string {
 func (*CheckpointPolicy) ProtoMessage() {}
 
 func (x *CheckpointPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[6]
+	mi := &file_leaderd_v1_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +1505,7 @@ func (x *CheckpointPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointPolicy.ProtoReflect.Descriptor instead.
 func (*CheckpointPolicy) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CheckpointPolicy) GetScope() CheckpointPolicy_Scope {
@@ -1705,7 +1545,7 @@ type After struct {
 
 func (x *After) Reset() {
 	*x = After{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[7]
+	mi := &file_leaderd_v1_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1717,7 +1557,7 @@ func (x *After) String() string {
 func (*After) ProtoMessage() {}
 
 func (x *After) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[7]
+	mi := &file_leaderd_v1_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1730,7 +1570,7 @@ func (x *After) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use After.ProtoReflect.Descriptor instead.
 func (*After) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *After) GetJobs() []string {
@@ -1772,7 +1612,7 @@ type Hooks struct {
 
 func (x *Hooks) Reset() {
 	*x = Hooks{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[8]
+	mi := &file_leaderd_v1_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1784,7 +1624,7 @@ func (x *Hooks) String() string {
 func (*Hooks) ProtoMessage() {}
 
 func (x *Hooks) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[8]
+	mi := &file_leaderd_v1_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1797,7 +1637,7 @@ func (x *Hooks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hooks.ProtoReflect.Descriptor instead.
 func (*Hooks) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Hooks) GetOnSuccess() *Hook {
@@ -1841,7 +1681,7 @@ type Hook struct {
 
 func (x *Hook) Reset() {
 	*x = Hook{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[9]
+	mi := &file_leaderd_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +1693,7 @@ func (x *Hook) String() string {
 func (*Hook) ProtoMessage() {}
 
 func (x *Hook) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[9]
+	mi := &file_leaderd_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +1706,7 @@ func (x *Hook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hook.ProtoReflect.Descriptor instead.
 func (*Hook) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Hook) GetTarget() isHook_Target {
@@ -1930,7 +1770,7 @@ type DeadLetterPolicy struct {
 
 func (x *DeadLetterPolicy) Reset() {
 	*x = DeadLetterPolicy{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[10]
+	mi := &file_leaderd_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +1782,7 @@ func (x *DeadLetterPolicy) String() string {
 func (*DeadLetterPolicy) ProtoMessage() {}
 
 func (x *DeadLetterPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[10]
+	mi := &file_leaderd_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +1795,7 @@ func (x *DeadLetterPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterPolicy.ProtoReflect.Descriptor instead.
 func (*DeadLetterPolicy) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DeadLetterPolicy) GetKeep() int32 {
@@ -1994,7 +1834,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[11]
+	mi := &file_leaderd_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2006,7 +1846,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[11]
+	mi := &file_leaderd_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2019,7 +1859,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Retry) GetMaxAttempts() int32 {
@@ -2082,7 +1922,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[12]
+	mi := &file_leaderd_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +1934,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[12]
+	mi := &file_leaderd_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +1947,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetJobRequest) GetName() string {
@@ -2128,7 +1968,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[13]
+	mi := &file_leaderd_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2140,7 +1980,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[13]
+	mi := &file_leaderd_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2153,7 +1993,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -2180,7 +2020,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[14]
+	mi := &file_leaderd_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2032,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[14]
+	mi := &file_leaderd_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2045,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListJobsRequest) GetParent() string {
@@ -2249,7 +2089,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[15]
+	mi := &file_leaderd_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2261,7 +2101,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[15]
+	mi := &file_leaderd_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2274,7 +2114,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2331,7 +2171,7 @@ type JobVersion struct {
 
 func (x *JobVersion) Reset() {
 	*x = JobVersion{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[16]
+	mi := &file_leaderd_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2343,7 +2183,7 @@ func (x *JobVersion) String() string {
 func (*JobVersion) ProtoMessage() {}
 
 func (x *JobVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[16]
+	mi := &file_leaderd_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2356,7 +2196,7 @@ func (x *JobVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobVersion.ProtoReflect.Descriptor instead.
 func (*JobVersion) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *JobVersion) GetName() string {
@@ -2472,7 +2312,7 @@ type ListJobVersionsRequest struct {
 
 func (x *ListJobVersionsRequest) Reset() {
 	*x = ListJobVersionsRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[17]
+	mi := &file_leaderd_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2484,7 +2324,7 @@ func (x *ListJobVersionsRequest) String() string {
 func (*ListJobVersionsRequest) ProtoMessage() {}
 
 func (x *ListJobVersionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[17]
+	mi := &file_leaderd_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2497,7 +2337,7 @@ func (x *ListJobVersionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobVersionsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobVersionsRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListJobVersionsRequest) GetParent() string {
@@ -2534,7 +2374,7 @@ type ListJobVersionsResponse struct {
 
 func (x *ListJobVersionsResponse) Reset() {
 	*x = ListJobVersionsResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[18]
+	mi := &file_leaderd_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2546,7 +2386,7 @@ func (x *ListJobVersionsResponse) String() string {
 func (*ListJobVersionsResponse) ProtoMessage() {}
 
 func (x *ListJobVersionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[18]
+	mi := &file_leaderd_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2559,7 +2399,7 @@ func (x *ListJobVersionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobVersionsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobVersionsResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListJobVersionsResponse) GetVersions() []*JobVersion {
@@ -2603,7 +2443,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[19]
+	mi := &file_leaderd_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2615,7 +2455,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[19]
+	mi := &file_leaderd_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2628,7 +2468,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UpdateJobRequest) GetJob() *Job {
@@ -2700,7 +2540,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[20]
+	mi := &file_leaderd_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2712,7 +2552,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[20]
+	mi := &file_leaderd_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2725,7 +2565,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UpdateJobResponse) GetJob() *Job {
@@ -2757,7 +2597,7 @@ type DeleteJobRequest struct {
 
 func (x *DeleteJobRequest) Reset() {
 	*x = DeleteJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[21]
+	mi := &file_leaderd_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2769,7 +2609,7 @@ func (x *DeleteJobRequest) String() string {
 func (*DeleteJobRequest) ProtoMessage() {}
 
 func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[21]
+	mi := &file_leaderd_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2782,7 +2622,7 @@ func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobRequest.ProtoReflect.Descriptor instead.
 func (*DeleteJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DeleteJobRequest) GetName() string {
@@ -2825,7 +2665,7 @@ type PauseJobRequest struct {
 
 func (x *PauseJobRequest) Reset() {
 	*x = PauseJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[22]
+	mi := &file_leaderd_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2837,7 +2677,7 @@ func (x *PauseJobRequest) String() string {
 func (*PauseJobRequest) ProtoMessage() {}
 
 func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[22]
+	mi := &file_leaderd_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2850,7 +2690,7 @@ func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PauseJobRequest) GetName() string {
@@ -2892,7 +2732,7 @@ type PauseJobResponse struct {
 
 func (x *PauseJobResponse) Reset() {
 	*x = PauseJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[23]
+	mi := &file_leaderd_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2904,7 +2744,7 @@ func (x *PauseJobResponse) String() string {
 func (*PauseJobResponse) ProtoMessage() {}
 
 func (x *PauseJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[23]
+	mi := &file_leaderd_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2917,7 +2757,7 @@ func (x *PauseJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobResponse.ProtoReflect.Descriptor instead.
 func (*PauseJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PauseJobResponse) GetJob() *Job {
@@ -2942,7 +2782,7 @@ type ResumeJobRequest struct {
 
 func (x *ResumeJobRequest) Reset() {
 	*x = ResumeJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[24]
+	mi := &file_leaderd_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2954,7 +2794,7 @@ func (x *ResumeJobRequest) String() string {
 func (*ResumeJobRequest) ProtoMessage() {}
 
 func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[24]
+	mi := &file_leaderd_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2967,7 +2807,7 @@ func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobRequest.ProtoReflect.Descriptor instead.
 func (*ResumeJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{24}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ResumeJobRequest) GetName() string {
@@ -3002,7 +2842,7 @@ type ResumeJobResponse struct {
 
 func (x *ResumeJobResponse) Reset() {
 	*x = ResumeJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[25]
+	mi := &file_leaderd_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3014,7 +2854,7 @@ func (x *ResumeJobResponse) String() string {
 func (*ResumeJobResponse) ProtoMessage() {}
 
 func (x *ResumeJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[25]
+	mi := &file_leaderd_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3027,7 +2867,7 @@ func (x *ResumeJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobResponse.ProtoReflect.Descriptor instead.
 func (*ResumeJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{25}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ResumeJobResponse) GetJob() *Job {
@@ -3053,7 +2893,7 @@ type TriggerJobRequest struct {
 
 func (x *TriggerJobRequest) Reset() {
 	*x = TriggerJobRequest{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[26]
+	mi := &file_leaderd_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3065,7 +2905,7 @@ func (x *TriggerJobRequest) String() string {
 func (*TriggerJobRequest) ProtoMessage() {}
 
 func (x *TriggerJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[26]
+	mi := &file_leaderd_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3078,7 +2918,7 @@ func (x *TriggerJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerJobRequest.ProtoReflect.Descriptor instead.
 func (*TriggerJobRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{26}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TriggerJobRequest) GetName() string {
@@ -3113,7 +2953,7 @@ type TriggerJobResponse struct {
 
 func (x *TriggerJobResponse) Reset() {
 	*x = TriggerJobResponse{}
-	mi := &file_leaderd_v1_job_proto_msgTypes[27]
+	mi := &file_leaderd_v1_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3125,7 +2965,7 @@ func (x *TriggerJobResponse) String() string {
 func (*TriggerJobResponse) ProtoMessage() {}
 
 func (x *TriggerJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_job_proto_msgTypes[27]
+	mi := &file_leaderd_v1_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3138,7 +2978,7 @@ func (x *TriggerJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerJobResponse.ProtoReflect.Descriptor instead.
 func (*TriggerJobResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{27}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TriggerJobResponse) GetRun() string {
@@ -3153,7 +2993,7 @@ var File_leaderd_v1_job_proto protoreflect.FileDescriptor
 const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\x14leaderd/v1/job.proto\x12\n" +
-	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1eleaderd/v1/calendar_spec.proto\x1a\x1dleaderd/v1/circuit_spec.proto\x1a\x1cleaderd/v1/limits_spec.proto\x1a\x1cleaderd/v1/shards_spec.proto\"\xab\x04\n" +
+	"leaderd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1eleaderd/v1/calendar_spec.proto\x1a\x1dleaderd/v1/circuit_spec.proto\x1a\x1cleaderd/v1/limits_spec.proto\x1a\x1cleaderd/v1/shards_spec.proto\x1a\x1cleaderd/v1/target_spec.proto\"\xab\x04\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\x12\x16\n" +
@@ -3248,24 +3088,7 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\x06target\"Z\n" +
 	"\tRetention\x12\x19\n" +
 	"\bmax_runs\x18\x01 \x01(\x05R\amaxRuns\x122\n" +
-	"\amax_age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06maxAge\"\xad\x01\n" +
-	"\aCommand\x12\x12\n" +
-	"\x04argv\x18\x01 \x03(\tR\x04argv\x12\x14\n" +
-	"\x05shell\x18\x02 \x01(\tR\x05shell\x12.\n" +
-	"\x03env\x18\x03 \x03(\v2\x1c.leaderd.v1.Command.EnvEntryR\x03env\x12\x10\n" +
-	"\x03dir\x18\x04 \x01(\tR\x03dir\x1a6\n" +
-	"\bEnvEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe0\x01\n" +
-	"\x04Http\x12\x16\n" +
-	"\x06method\x18\x01 \x01(\tR\x06method\x12\x10\n" +
-	"\x03url\x18\x02 \x01(\tR\x03url\x127\n" +
-	"\aheaders\x18\x03 \x03(\v2\x1d.leaderd.v1.Http.HeadersEntryR\aheaders\x12\x12\n" +
-	"\x04body\x18\x04 \x01(\fR\x04body\x12%\n" +
-	"\x0eexpected_codes\x18\x05 \x03(\x05R\rexpectedCodes\x1a:\n" +
-	"\fHeadersEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x06\n" +
+	"\amax_age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06maxAge\"\x06\n" +
 	"\x04NoOp\"\xb2\x01\n" +
 	"\x10CheckpointPolicy\x128\n" +
 	"\x05scope\x18\x01 \x01(\x0e2\".leaderd.v1.CheckpointPolicy.ScopeR\x05scope\x12\x12\n" +
@@ -3462,7 +3285,7 @@ func file_leaderd_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_leaderd_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_leaderd_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_leaderd_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_leaderd_v1_job_proto_goTypes = []any{
 	(Drain)(0),                      // 0: leaderd.v1.Drain
 	(Overlap)(0),                    // 1: leaderd.v1.Overlap
@@ -3478,137 +3301,133 @@ var file_leaderd_v1_job_proto_goTypes = []any{
 	(*Job)(nil),                     // 11: leaderd.v1.Job
 	(*JobSpec)(nil),                 // 12: leaderd.v1.JobSpec
 	(*Retention)(nil),               // 13: leaderd.v1.Retention
-	(*Command)(nil),                 // 14: leaderd.v1.Command
-	(*Http)(nil),                    // 15: leaderd.v1.Http
-	(*NoOp)(nil),                    // 16: leaderd.v1.NoOp
-	(*CheckpointPolicy)(nil),        // 17: leaderd.v1.CheckpointPolicy
-	(*After)(nil),                   // 18: leaderd.v1.After
-	(*Hooks)(nil),                   // 19: leaderd.v1.Hooks
-	(*Hook)(nil),                    // 20: leaderd.v1.Hook
-	(*DeadLetterPolicy)(nil),        // 21: leaderd.v1.DeadLetterPolicy
-	(*Retry)(nil),                   // 22: leaderd.v1.Retry
-	(*GetJobRequest)(nil),           // 23: leaderd.v1.GetJobRequest
-	(*GetJobResponse)(nil),          // 24: leaderd.v1.GetJobResponse
-	(*ListJobsRequest)(nil),         // 25: leaderd.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),        // 26: leaderd.v1.ListJobsResponse
-	(*JobVersion)(nil),              // 27: leaderd.v1.JobVersion
-	(*ListJobVersionsRequest)(nil),  // 28: leaderd.v1.ListJobVersionsRequest
-	(*ListJobVersionsResponse)(nil), // 29: leaderd.v1.ListJobVersionsResponse
-	(*UpdateJobRequest)(nil),        // 30: leaderd.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),       // 31: leaderd.v1.UpdateJobResponse
-	(*DeleteJobRequest)(nil),        // 32: leaderd.v1.DeleteJobRequest
-	(*PauseJobRequest)(nil),         // 33: leaderd.v1.PauseJobRequest
-	(*PauseJobResponse)(nil),        // 34: leaderd.v1.PauseJobResponse
-	(*ResumeJobRequest)(nil),        // 35: leaderd.v1.ResumeJobRequest
-	(*ResumeJobResponse)(nil),       // 36: leaderd.v1.ResumeJobResponse
-	(*TriggerJobRequest)(nil),       // 37: leaderd.v1.TriggerJobRequest
-	(*TriggerJobResponse)(nil),      // 38: leaderd.v1.TriggerJobResponse
-	nil,                             // 39: leaderd.v1.JobSpec.LabelsEntry
-	nil,                             // 40: leaderd.v1.JobSpec.NodeSelectorEntry
-	nil,                             // 41: leaderd.v1.JobSpec.ResourcesEntry
-	nil,                             // 42: leaderd.v1.JobSpec.NodePreferenceEntry
-	nil,                             // 43: leaderd.v1.Command.EnvEntry
-	nil,                             // 44: leaderd.v1.Http.HeadersEntry
-	(*timestamppb.Timestamp)(nil),   // 45: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 46: google.protobuf.Duration
-	(*Shards)(nil),                  // 47: leaderd.v1.Shards
-	(*CircuitBreaker)(nil),          // 48: leaderd.v1.CircuitBreaker
-	(*Limit)(nil),                   // 49: leaderd.v1.Limit
-	(Priority)(0),                   // 50: leaderd.v1.Priority
-	(*JobCalendar)(nil),             // 51: leaderd.v1.JobCalendar
-	(*fieldmaskpb.FieldMask)(nil),   // 52: google.protobuf.FieldMask
-	(*emptypb.Empty)(nil),           // 53: google.protobuf.Empty
+	(*NoOp)(nil),                    // 14: leaderd.v1.NoOp
+	(*CheckpointPolicy)(nil),        // 15: leaderd.v1.CheckpointPolicy
+	(*After)(nil),                   // 16: leaderd.v1.After
+	(*Hooks)(nil),                   // 17: leaderd.v1.Hooks
+	(*Hook)(nil),                    // 18: leaderd.v1.Hook
+	(*DeadLetterPolicy)(nil),        // 19: leaderd.v1.DeadLetterPolicy
+	(*Retry)(nil),                   // 20: leaderd.v1.Retry
+	(*GetJobRequest)(nil),           // 21: leaderd.v1.GetJobRequest
+	(*GetJobResponse)(nil),          // 22: leaderd.v1.GetJobResponse
+	(*ListJobsRequest)(nil),         // 23: leaderd.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 24: leaderd.v1.ListJobsResponse
+	(*JobVersion)(nil),              // 25: leaderd.v1.JobVersion
+	(*ListJobVersionsRequest)(nil),  // 26: leaderd.v1.ListJobVersionsRequest
+	(*ListJobVersionsResponse)(nil), // 27: leaderd.v1.ListJobVersionsResponse
+	(*UpdateJobRequest)(nil),        // 28: leaderd.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),       // 29: leaderd.v1.UpdateJobResponse
+	(*DeleteJobRequest)(nil),        // 30: leaderd.v1.DeleteJobRequest
+	(*PauseJobRequest)(nil),         // 31: leaderd.v1.PauseJobRequest
+	(*PauseJobResponse)(nil),        // 32: leaderd.v1.PauseJobResponse
+	(*ResumeJobRequest)(nil),        // 33: leaderd.v1.ResumeJobRequest
+	(*ResumeJobResponse)(nil),       // 34: leaderd.v1.ResumeJobResponse
+	(*TriggerJobRequest)(nil),       // 35: leaderd.v1.TriggerJobRequest
+	(*TriggerJobResponse)(nil),      // 36: leaderd.v1.TriggerJobResponse
+	nil,                             // 37: leaderd.v1.JobSpec.LabelsEntry
+	nil,                             // 38: leaderd.v1.JobSpec.NodeSelectorEntry
+	nil,                             // 39: leaderd.v1.JobSpec.ResourcesEntry
+	nil,                             // 40: leaderd.v1.JobSpec.NodePreferenceEntry
+	(*timestamppb.Timestamp)(nil),   // 41: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 42: google.protobuf.Duration
+	(*Shards)(nil),                  // 43: leaderd.v1.Shards
+	(*CircuitBreaker)(nil),          // 44: leaderd.v1.CircuitBreaker
+	(*Limit)(nil),                   // 45: leaderd.v1.Limit
+	(Priority)(0),                   // 46: leaderd.v1.Priority
+	(*Command)(nil),                 // 47: leaderd.v1.Command
+	(*Http)(nil),                    // 48: leaderd.v1.Http
+	(*JobCalendar)(nil),             // 49: leaderd.v1.JobCalendar
+	(*fieldmaskpb.FieldMask)(nil),   // 50: google.protobuf.FieldMask
+	(*emptypb.Empty)(nil),           // 51: google.protobuf.Empty
 }
 var file_leaderd_v1_job_proto_depIdxs = []int32{
 	12, // 0: leaderd.v1.Job.spec:type_name -> leaderd.v1.JobSpec
-	45, // 1: leaderd.v1.Job.create_time:type_name -> google.protobuf.Timestamp
-	45, // 2: leaderd.v1.Job.update_time:type_name -> google.protobuf.Timestamp
-	45, // 3: leaderd.v1.Job.next_slot:type_name -> google.protobuf.Timestamp
-	45, // 4: leaderd.v1.Job.paused_until:type_name -> google.protobuf.Timestamp
-	39, // 5: leaderd.v1.JobSpec.labels:type_name -> leaderd.v1.JobSpec.LabelsEntry
+	41, // 1: leaderd.v1.Job.create_time:type_name -> google.protobuf.Timestamp
+	41, // 2: leaderd.v1.Job.update_time:type_name -> google.protobuf.Timestamp
+	41, // 3: leaderd.v1.Job.next_slot:type_name -> google.protobuf.Timestamp
+	41, // 4: leaderd.v1.Job.paused_until:type_name -> google.protobuf.Timestamp
+	37, // 5: leaderd.v1.JobSpec.labels:type_name -> leaderd.v1.JobSpec.LabelsEntry
 	1,  // 6: leaderd.v1.JobSpec.overlap:type_name -> leaderd.v1.Overlap
 	2,  // 7: leaderd.v1.JobSpec.catch_up:type_name -> leaderd.v1.CatchUp
 	5,  // 8: leaderd.v1.JobSpec.guarantee:type_name -> leaderd.v1.Guarantee
-	46, // 9: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
-	40, // 10: leaderd.v1.JobSpec.node_selector:type_name -> leaderd.v1.JobSpec.NodeSelectorEntry
-	46, // 11: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
-	46, // 12: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
-	45, // 13: leaderd.v1.JobSpec.start_time:type_name -> google.protobuf.Timestamp
-	45, // 14: leaderd.v1.JobSpec.end_time:type_name -> google.protobuf.Timestamp
-	46, // 15: leaderd.v1.JobSpec.jitter:type_name -> google.protobuf.Duration
+	42, // 9: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
+	38, // 10: leaderd.v1.JobSpec.node_selector:type_name -> leaderd.v1.JobSpec.NodeSelectorEntry
+	42, // 11: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
+	42, // 12: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
+	41, // 13: leaderd.v1.JobSpec.start_time:type_name -> google.protobuf.Timestamp
+	41, // 14: leaderd.v1.JobSpec.end_time:type_name -> google.protobuf.Timestamp
+	42, // 15: leaderd.v1.JobSpec.jitter:type_name -> google.protobuf.Duration
 	3,  // 16: leaderd.v1.JobSpec.missing_time:type_name -> leaderd.v1.MissingTime
 	4,  // 17: leaderd.v1.JobSpec.repeated_time:type_name -> leaderd.v1.RepeatedTime
-	46, // 18: leaderd.v1.JobSpec.catch_up_window:type_name -> google.protobuf.Duration
-	47, // 19: leaderd.v1.JobSpec.shards:type_name -> leaderd.v1.Shards
-	17, // 20: leaderd.v1.JobSpec.checkpoint:type_name -> leaderd.v1.CheckpointPolicy
+	42, // 18: leaderd.v1.JobSpec.catch_up_window:type_name -> google.protobuf.Duration
+	43, // 19: leaderd.v1.JobSpec.shards:type_name -> leaderd.v1.Shards
+	15, // 20: leaderd.v1.JobSpec.checkpoint:type_name -> leaderd.v1.CheckpointPolicy
 	0,  // 21: leaderd.v1.JobSpec.drain:type_name -> leaderd.v1.Drain
 	13, // 22: leaderd.v1.JobSpec.retention:type_name -> leaderd.v1.Retention
-	22, // 23: leaderd.v1.JobSpec.retry:type_name -> leaderd.v1.Retry
-	46, // 24: leaderd.v1.JobSpec.run_timeout:type_name -> google.protobuf.Duration
-	46, // 25: leaderd.v1.JobSpec.queue_timeout:type_name -> google.protobuf.Duration
-	21, // 26: leaderd.v1.JobSpec.dead_letter:type_name -> leaderd.v1.DeadLetterPolicy
-	48, // 27: leaderd.v1.JobSpec.circuit_breaker:type_name -> leaderd.v1.CircuitBreaker
-	19, // 28: leaderd.v1.JobSpec.hooks:type_name -> leaderd.v1.Hooks
-	18, // 29: leaderd.v1.JobSpec.after:type_name -> leaderd.v1.After
-	49, // 30: leaderd.v1.JobSpec.limits:type_name -> leaderd.v1.Limit
-	50, // 31: leaderd.v1.JobSpec.priority:type_name -> leaderd.v1.Priority
-	41, // 32: leaderd.v1.JobSpec.resources:type_name -> leaderd.v1.JobSpec.ResourcesEntry
-	42, // 33: leaderd.v1.JobSpec.node_preference:type_name -> leaderd.v1.JobSpec.NodePreferenceEntry
-	14, // 34: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
-	15, // 35: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
-	16, // 36: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
-	46, // 37: leaderd.v1.Retention.max_age:type_name -> google.protobuf.Duration
-	43, // 38: leaderd.v1.Command.env:type_name -> leaderd.v1.Command.EnvEntry
-	44, // 39: leaderd.v1.Http.headers:type_name -> leaderd.v1.Http.HeadersEntry
-	6,  // 40: leaderd.v1.CheckpointPolicy.scope:type_name -> leaderd.v1.CheckpointPolicy.Scope
-	7,  // 41: leaderd.v1.After.mode:type_name -> leaderd.v1.After.Mode
-	8,  // 42: leaderd.v1.After.condition:type_name -> leaderd.v1.After.Condition
-	20, // 43: leaderd.v1.Hooks.on_success:type_name -> leaderd.v1.Hook
-	20, // 44: leaderd.v1.Hooks.on_failure:type_name -> leaderd.v1.Hook
-	20, // 45: leaderd.v1.Hooks.on_exit:type_name -> leaderd.v1.Hook
-	14, // 46: leaderd.v1.Hook.command:type_name -> leaderd.v1.Command
-	15, // 47: leaderd.v1.Hook.http:type_name -> leaderd.v1.Http
-	46, // 48: leaderd.v1.Hook.timeout:type_name -> google.protobuf.Duration
-	46, // 49: leaderd.v1.Retry.initial_backoff:type_name -> google.protobuf.Duration
-	46, // 50: leaderd.v1.Retry.max_backoff:type_name -> google.protobuf.Duration
-	11, // 51: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
-	11, // 52: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
-	9,  // 53: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
-	45, // 54: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
-	45, // 55: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
-	45, // 56: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
-	12, // 57: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
-	51, // 58: leaderd.v1.JobVersion.calendars:type_name -> leaderd.v1.JobCalendar
-	27, // 59: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
-	11, // 60: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
-	52, // 61: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	45, // 62: leaderd.v1.UpdateJobRequest.pause_until:type_name -> google.protobuf.Timestamp
-	11, // 63: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
-	10, // 64: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
-	45, // 65: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
-	11, // 66: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
-	11, // 67: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
-	23, // 68: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
-	25, // 69: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
-	28, // 70: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
-	30, // 71: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
-	32, // 72: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
-	33, // 73: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
-	35, // 74: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
-	37, // 75: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
-	24, // 76: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
-	26, // 77: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
-	29, // 78: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
-	31, // 79: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
-	53, // 80: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	34, // 81: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
-	36, // 82: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
-	38, // 83: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
-	76, // [76:84] is the sub-list for method output_type
-	68, // [68:76] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	20, // 23: leaderd.v1.JobSpec.retry:type_name -> leaderd.v1.Retry
+	42, // 24: leaderd.v1.JobSpec.run_timeout:type_name -> google.protobuf.Duration
+	42, // 25: leaderd.v1.JobSpec.queue_timeout:type_name -> google.protobuf.Duration
+	19, // 26: leaderd.v1.JobSpec.dead_letter:type_name -> leaderd.v1.DeadLetterPolicy
+	44, // 27: leaderd.v1.JobSpec.circuit_breaker:type_name -> leaderd.v1.CircuitBreaker
+	17, // 28: leaderd.v1.JobSpec.hooks:type_name -> leaderd.v1.Hooks
+	16, // 29: leaderd.v1.JobSpec.after:type_name -> leaderd.v1.After
+	45, // 30: leaderd.v1.JobSpec.limits:type_name -> leaderd.v1.Limit
+	46, // 31: leaderd.v1.JobSpec.priority:type_name -> leaderd.v1.Priority
+	39, // 32: leaderd.v1.JobSpec.resources:type_name -> leaderd.v1.JobSpec.ResourcesEntry
+	40, // 33: leaderd.v1.JobSpec.node_preference:type_name -> leaderd.v1.JobSpec.NodePreferenceEntry
+	47, // 34: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
+	48, // 35: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
+	14, // 36: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
+	42, // 37: leaderd.v1.Retention.max_age:type_name -> google.protobuf.Duration
+	6,  // 38: leaderd.v1.CheckpointPolicy.scope:type_name -> leaderd.v1.CheckpointPolicy.Scope
+	7,  // 39: leaderd.v1.After.mode:type_name -> leaderd.v1.After.Mode
+	8,  // 40: leaderd.v1.After.condition:type_name -> leaderd.v1.After.Condition
+	18, // 41: leaderd.v1.Hooks.on_success:type_name -> leaderd.v1.Hook
+	18, // 42: leaderd.v1.Hooks.on_failure:type_name -> leaderd.v1.Hook
+	18, // 43: leaderd.v1.Hooks.on_exit:type_name -> leaderd.v1.Hook
+	47, // 44: leaderd.v1.Hook.command:type_name -> leaderd.v1.Command
+	48, // 45: leaderd.v1.Hook.http:type_name -> leaderd.v1.Http
+	42, // 46: leaderd.v1.Hook.timeout:type_name -> google.protobuf.Duration
+	42, // 47: leaderd.v1.Retry.initial_backoff:type_name -> google.protobuf.Duration
+	42, // 48: leaderd.v1.Retry.max_backoff:type_name -> google.protobuf.Duration
+	11, // 49: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
+	11, // 50: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
+	9,  // 51: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
+	41, // 52: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
+	41, // 53: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
+	41, // 54: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
+	12, // 55: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
+	49, // 56: leaderd.v1.JobVersion.calendars:type_name -> leaderd.v1.JobCalendar
+	25, // 57: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
+	11, // 58: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
+	50, // 59: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	41, // 60: leaderd.v1.UpdateJobRequest.pause_until:type_name -> google.protobuf.Timestamp
+	11, // 61: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
+	10, // 62: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
+	41, // 63: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
+	11, // 64: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
+	11, // 65: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
+	21, // 66: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
+	23, // 67: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
+	26, // 68: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
+	28, // 69: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
+	30, // 70: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
+	31, // 71: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
+	33, // 72: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
+	35, // 73: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
+	22, // 74: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
+	24, // 75: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
+	27, // 76: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
+	29, // 77: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
+	51, // 78: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	32, // 79: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
+	34, // 80: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
+	36, // 81: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
+	74, // [74:82] is the sub-list for method output_type
+	66, // [66:74] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_job_proto_init() }
@@ -3620,23 +3439,24 @@ func file_leaderd_v1_job_proto_init() {
 	file_leaderd_v1_circuit_spec_proto_init()
 	file_leaderd_v1_limits_spec_proto_init()
 	file_leaderd_v1_shards_spec_proto_init()
+	file_leaderd_v1_target_spec_proto_init()
 	file_leaderd_v1_job_proto_msgTypes[1].OneofWrappers = []any{
 		(*JobSpec_Command)(nil),
 		(*JobSpec_Http)(nil),
 		(*JobSpec_Noop)(nil),
 	}
-	file_leaderd_v1_job_proto_msgTypes[9].OneofWrappers = []any{
+	file_leaderd_v1_job_proto_msgTypes[7].OneofWrappers = []any{
 		(*Hook_Command)(nil),
 		(*Hook_Http)(nil),
 	}
-	file_leaderd_v1_job_proto_msgTypes[11].OneofWrappers = []any{}
+	file_leaderd_v1_job_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_job_proto_rawDesc), len(file_leaderd_v1_job_proto_rawDesc)),
 			NumEnums:      11,
-			NumMessages:   34,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

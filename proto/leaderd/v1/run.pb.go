@@ -518,7 +518,7 @@ type Attempt struct {
 	ExitCode *int32 `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	// What went wrong; at most 1 KiB.
 	Error string `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`
-	// The shard, from 0.
+	// The shard, from 0; -2 is the first step of a run that lists its shards.
 	Shard int32 `protobuf:"varint,30,opt,name=shard,proto3" json:"shard,omitempty"`
 	// How far it has come, or had when it ended. Absent where it does not say; of a try
 	// that runs, GetRun tells it, and ListRuns where that is asked for.
@@ -836,7 +836,7 @@ func (x *ShardCounts) GetMinSuccess() int32 {
 // Shard is one part of a run that is split.
 type Shard struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its number, from 0.
+	// Its number, from 0; -2 is the first step of a run that lists its shards.
 	Number int32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	// Where it is.
 	State Run_State `protobuf:"varint,2,opt,name=state,proto3,enum=leaderd.v1.Run_State" json:"state,omitempty"`

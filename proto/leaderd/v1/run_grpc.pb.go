@@ -41,7 +41,8 @@ type RunServiceClient interface {
 	// and why. It answers when the wish is stored. A run that is over is refused.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*CancelRunResponse, error)
 	// ListShards answers the shards of a run that is split, in order, whether they
-	// have been claimed or not. Of another run there are none.
+	// have been claimed or not, behind the first step of a run that lists its shards. Of
+	// another run there are none.
 	ListShards(ctx context.Context, in *ListShardsRequest, opts ...grpc.CallOption) (*ListShardsResponse, error)
 }
 
@@ -109,7 +110,8 @@ type RunServiceServer interface {
 	// and why. It answers when the wish is stored. A run that is over is refused.
 	CancelRun(context.Context, *CancelRunRequest) (*CancelRunResponse, error)
 	// ListShards answers the shards of a run that is split, in order, whether they
-	// have been claimed or not. Of another run there are none.
+	// have been claimed or not, behind the first step of a run that lists its shards. Of
+	// another run there are none.
 	ListShards(context.Context, *ListShardsRequest) (*ListShardsResponse, error)
 	mustEmbedUnimplementedRunServiceServer()
 }

@@ -23,7 +23,7 @@ const (
 
 // Shards says into how many parts each run of a job is split, and when the run
 // counts as succeeded. Every shard is claimed, run and tried again by itself, on
-// any executor. What a run was split into is fixed when its first shard is claimed.
+// any executor. What a run was split into is fixed when its first shard is claimed, or listed.
 type Shards struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many shards; 1–1000. Not with broadcast, and not needed with params.
@@ -39,6 +39,9 @@ type Shards struct {
 	MinSuccess int32 `protobuf:"varint,5,opt,name=min_success,json=minSuccess,proto3" json:"min_success,omitempty"`
 	// Stop the others as soon as the run cannot succeed any more.
 	StopOnFailure bool `protobuf:"varint,6,opt,name=stop_on_failure,json=stopOnFailure,proto3" json:"stop_on_failure,omitempty"`
+	// Each run begins with a first step, which lists its shards. Not with count, range,
+	// broadcast or params.
+	Dynamic       *DynamicShards `protobuf:"bytes,7,opt,name=dynamic,proto3" json:"dynamic,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -115,6 +118,114 @@ func (x *Shards) GetStopOnFailure() bool {
 	return false
 }
 
+func (x *Shards) GetDynamic() *DynamicShards {
+	if x != nil {
+		return x.Dynamic
+	}
+	return nil
+}
+
+// DynamicShards has the first step of a run list the run's shards: its result is a JSON
+// array of texts and objects, or one text a line. Each entry is the parameters of one
+// shard; a text is the parameter "value". It fails where it lists what is not allowed.
+// Where it lists nothing the run has succeeded.
+type DynamicShards struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many shards it may list; 1–1000. Default: 1000.
+	Max int32 `protobuf:"varint,1,opt,name=max,proto3" json:"max,omitempty"`
+	// What the first step runs. Default: the job's own target, which is told by
+	// LEADERD_STEP, or the header Leaderd-Step, that it is to list ("list") or is a shard
+	// ("shard").
+	//
+	// Types that are valid to be assigned to Target:
+	//
+	//	*DynamicShards_Command
+	//	*DynamicShards_Http
+	Target        isDynamicShards_Target `protobuf_oneof:"target"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DynamicShards) Reset() {
+	*x = DynamicShards{}
+	mi := &file_leaderd_v1_shards_spec_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DynamicShards) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DynamicShards) ProtoMessage() {}
+
+func (x *DynamicShards) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_shards_spec_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DynamicShards.ProtoReflect.Descriptor instead.
+func (*DynamicShards) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_shards_spec_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *DynamicShards) GetMax() int32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *DynamicShards) GetTarget() isDynamicShards_Target {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *DynamicShards) GetCommand() *Command {
+	if x != nil {
+		if x, ok := x.Target.(*DynamicShards_Command); ok {
+			return x.Command
+		}
+	}
+	return nil
+}
+
+func (x *DynamicShards) GetHttp() *Http {
+	if x != nil {
+		if x, ok := x.Target.(*DynamicShards_Http); ok {
+			return x.Http
+		}
+	}
+	return nil
+}
+
+type isDynamicShards_Target interface {
+	isDynamicShards_Target()
+}
+
+type DynamicShards_Command struct {
+	// A program on the executor.
+	Command *Command `protobuf:"bytes,2,opt,name=command,proto3,oneof"`
+}
+
+type DynamicShards_Http struct {
+	// A request from the executor. What it answers is the list.
+	Http *Http `protobuf:"bytes,3,opt,name=http,proto3,oneof"`
+}
+
+func (*DynamicShards_Command) isDynamicShards_Target() {}
+
+func (*DynamicShards_Http) isDynamicShards_Target() {}
+
 // ShardRange are the whole numbers from from to to, both included.
 type ShardRange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -128,7 +239,7 @@ type ShardRange struct {
 
 func (x *ShardRange) Reset() {
 	*x = ShardRange{}
-	mi := &file_leaderd_v1_shards_spec_proto_msgTypes[1]
+	mi := &file_leaderd_v1_shards_spec_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -140,7 +251,7 @@ func (x *ShardRange) String() string {
 func (*ShardRange) ProtoMessage() {}
 
 func (x *ShardRange) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_shards_spec_proto_msgTypes[1]
+	mi := &file_leaderd_v1_shards_spec_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -153,7 +264,7 @@ func (x *ShardRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardRange.ProtoReflect.Descriptor instead.
 func (*ShardRange) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_shards_spec_proto_rawDescGZIP(), []int{1}
+	return file_leaderd_v1_shards_spec_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ShardRange) GetFrom() int64 {
@@ -183,7 +294,7 @@ type ShardParams struct {
 
 func (x *ShardParams) Reset() {
 	*x = ShardParams{}
-	mi := &file_leaderd_v1_shards_spec_proto_msgTypes[2]
+	mi := &file_leaderd_v1_shards_spec_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -195,7 +306,7 @@ func (x *ShardParams) String() string {
 func (*ShardParams) ProtoMessage() {}
 
 func (x *ShardParams) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_shards_spec_proto_msgTypes[2]
+	mi := &file_leaderd_v1_shards_spec_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -208,7 +319,7 @@ func (x *ShardParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardParams.ProtoReflect.Descriptor instead.
 func (*ShardParams) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_shards_spec_proto_rawDescGZIP(), []int{2}
+	return file_leaderd_v1_shards_spec_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ShardParams) GetValues() map[string]string {
@@ -223,7 +334,7 @@ var File_leaderd_v1_shards_spec_proto protoreflect.FileDescriptor
 const file_leaderd_v1_shards_spec_proto_rawDesc = "" +
 	"\n" +
 	"\x1cleaderd/v1/shards_spec.proto\x12\n" +
-	"leaderd.v1\"\xe4\x01\n" +
+	"leaderd.v1\x1a\x1cleaderd/v1/target_spec.proto\"\x99\x02\n" +
 	"\x06Shards\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12,\n" +
 	"\x05range\x18\x02 \x01(\v2\x16.leaderd.v1.ShardRangeR\x05range\x12\x1c\n" +
@@ -231,7 +342,13 @@ const file_leaderd_v1_shards_spec_proto_rawDesc = "" +
 	"\x06params\x18\x04 \x03(\v2\x17.leaderd.v1.ShardParamsR\x06params\x12\x1f\n" +
 	"\vmin_success\x18\x05 \x01(\x05R\n" +
 	"minSuccess\x12&\n" +
-	"\x0fstop_on_failure\x18\x06 \x01(\bR\rstopOnFailure\"0\n" +
+	"\x0fstop_on_failure\x18\x06 \x01(\bR\rstopOnFailure\x123\n" +
+	"\adynamic\x18\a \x01(\v2\x19.leaderd.v1.DynamicShardsR\adynamic\"\x84\x01\n" +
+	"\rDynamicShards\x12\x10\n" +
+	"\x03max\x18\x01 \x01(\x05R\x03max\x12/\n" +
+	"\acommand\x18\x02 \x01(\v2\x13.leaderd.v1.CommandH\x00R\acommand\x12&\n" +
+	"\x04http\x18\x03 \x01(\v2\x10.leaderd.v1.HttpH\x00R\x04httpB\b\n" +
+	"\x06target\"0\n" +
 	"\n" +
 	"ShardRange\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x0e\n" +
@@ -254,22 +371,28 @@ func file_leaderd_v1_shards_spec_proto_rawDescGZIP() []byte {
 	return file_leaderd_v1_shards_spec_proto_rawDescData
 }
 
-var file_leaderd_v1_shards_spec_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_leaderd_v1_shards_spec_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_leaderd_v1_shards_spec_proto_goTypes = []any{
-	(*Shards)(nil),      // 0: leaderd.v1.Shards
-	(*ShardRange)(nil),  // 1: leaderd.v1.ShardRange
-	(*ShardParams)(nil), // 2: leaderd.v1.ShardParams
-	nil,                 // 3: leaderd.v1.ShardParams.ValuesEntry
+	(*Shards)(nil),        // 0: leaderd.v1.Shards
+	(*DynamicShards)(nil), // 1: leaderd.v1.DynamicShards
+	(*ShardRange)(nil),    // 2: leaderd.v1.ShardRange
+	(*ShardParams)(nil),   // 3: leaderd.v1.ShardParams
+	nil,                   // 4: leaderd.v1.ShardParams.ValuesEntry
+	(*Command)(nil),       // 5: leaderd.v1.Command
+	(*Http)(nil),          // 6: leaderd.v1.Http
 }
 var file_leaderd_v1_shards_spec_proto_depIdxs = []int32{
-	1, // 0: leaderd.v1.Shards.range:type_name -> leaderd.v1.ShardRange
-	2, // 1: leaderd.v1.Shards.params:type_name -> leaderd.v1.ShardParams
-	3, // 2: leaderd.v1.ShardParams.values:type_name -> leaderd.v1.ShardParams.ValuesEntry
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	2, // 0: leaderd.v1.Shards.range:type_name -> leaderd.v1.ShardRange
+	3, // 1: leaderd.v1.Shards.params:type_name -> leaderd.v1.ShardParams
+	1, // 2: leaderd.v1.Shards.dynamic:type_name -> leaderd.v1.DynamicShards
+	5, // 3: leaderd.v1.DynamicShards.command:type_name -> leaderd.v1.Command
+	6, // 4: leaderd.v1.DynamicShards.http:type_name -> leaderd.v1.Http
+	4, // 5: leaderd.v1.ShardParams.values:type_name -> leaderd.v1.ShardParams.ValuesEntry
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_shards_spec_proto_init() }
@@ -277,13 +400,18 @@ func file_leaderd_v1_shards_spec_proto_init() {
 	if File_leaderd_v1_shards_spec_proto != nil {
 		return
 	}
+	file_leaderd_v1_target_spec_proto_init()
+	file_leaderd_v1_shards_spec_proto_msgTypes[1].OneofWrappers = []any{
+		(*DynamicShards_Command)(nil),
+		(*DynamicShards_Http)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_shards_spec_proto_rawDesc), len(file_leaderd_v1_shards_spec_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -426,6 +426,9 @@ type Live struct {
 	// Set in the header of a run that is split: the record that stands for the run as
 	// a whole.
 	Split *Split `protobuf:"bytes,32,opt,name=split,proto3" json:"split,omitempty"`
+	// Set in the record of a first step that is to list the shards of its run: how the job
+	// has that.
+	Listing *v1.Shards `protobuf:"bytes,33,opt,name=listing,proto3" json:"listing,omitempty"`
 	// The places that the run has at its job's limits.
 	Holds []*Hold `protobuf:"bytes,70,rep,name=holds,proto3" json:"holds,omitempty"`
 	// The chain that it is of; empty: it is the first of one, if of any.
@@ -632,6 +635,13 @@ func (x *Live) GetEnd() *ShardEnd {
 func (x *Live) GetSplit() *Split {
 	if x != nil {
 		return x.Split
+	}
+	return nil
+}
+
+func (x *Live) GetListing() *v1.Shards {
+	if x != nil {
+		return x.Listing
 	}
 	return nil
 }
@@ -1424,7 +1434,8 @@ type Record struct {
 	// Of a run that was split: how each shard ended, in order. What all share is left
 	// out.
 	Ends []*Live `protobuf:"bytes,30,rep,name=ends,proto3" json:"ends,omitempty"`
-	// What such a run was split into.
+	// What such a run was split into. Of a run whose first step was to list its shards it
+	// is there though none were listed, and attempts are then that step's.
 	Split *Split `protobuf:"bytes,31,opt,name=split,proto3" json:"split,omitempty"`
 	// The chain that it is of; empty: it is the first of one, if of any.
 	Correlation string `protobuf:"bytes,80,opt,name=correlation,proto3" json:"correlation,omitempty"`
@@ -3194,7 +3205,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06change\x18\x02 \x01(\rR\x06change\x12\x14\n" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04time\x18\x05 \x01(\x03R\x04time\"\xff\x06\n" +
+	"\x04time\x18\x05 \x01(\x03R\x04time\"\xad\a\n" +
 	"\x04Live\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12\x14\n" +
 	"\x05shard\x18\x02 \x01(\x05R\x05shard\x12\x16\n" +
@@ -3225,6 +3236,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06header\x18\x1e \x01(\x03R\x06header\x12,\n" +
 	"\x03end\x18\x1f \x01(\v2\x1a.leaderd.state.v1.ShardEndR\x03end\x12-\n" +
 	"\x05split\x18  \x01(\v2\x17.leaderd.state.v1.SplitR\x05split\x12,\n" +
+	"\alisting\x18! \x01(\v2\x12.leaderd.v1.ShardsR\alisting\x12,\n" +
 	"\x05holds\x18F \x03(\v2\x16.leaderd.state.v1.HoldR\x05holds\x12 \n" +
 	"\vcorrelation\x18P \x01(\tR\vcorrelation\x126\n" +
 	"\bupstream\x18Q \x03(\v2\x1a.leaderd.state.v1.UpstreamR\bupstream\x12\x1b\n" +
@@ -3502,26 +3514,27 @@ var file_leaderd_state_v1_state_proto_depIdxs = []int32{
 	36, // 5: leaderd.state.v1.Live.circuit:type_name -> leaderd.v1.CircuitBreaker
 	6,  // 6: leaderd.state.v1.Live.end:type_name -> leaderd.state.v1.ShardEnd
 	5,  // 7: leaderd.state.v1.Live.split:type_name -> leaderd.state.v1.Split
-	4,  // 8: leaderd.state.v1.Live.holds:type_name -> leaderd.state.v1.Hold
-	7,  // 9: leaderd.state.v1.Live.upstream:type_name -> leaderd.state.v1.Upstream
-	37, // 10: leaderd.state.v1.Split.shards:type_name -> leaderd.v1.Shards
-	12, // 11: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
-	14, // 12: leaderd.state.v1.Record.hooks:type_name -> leaderd.state.v1.HookRun
-	3,  // 13: leaderd.state.v1.Record.ends:type_name -> leaderd.state.v1.Live
-	5,  // 14: leaderd.state.v1.Record.split:type_name -> leaderd.state.v1.Split
-	7,  // 15: leaderd.state.v1.Record.upstream:type_name -> leaderd.state.v1.Upstream
-	7,  // 16: leaderd.state.v1.Pending.upstream:type_name -> leaderd.state.v1.Upstream
-	31, // 17: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
-	32, // 18: leaderd.state.v1.Node.resources:type_name -> leaderd.state.v1.Node.ResourcesEntry
-	22, // 19: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
-	23, // 20: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
-	21, // 21: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
-	13, // 22: leaderd.state.v1.SegmentBlock.records:type_name -> leaderd.state.v1.Record
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	37, // 8: leaderd.state.v1.Live.listing:type_name -> leaderd.v1.Shards
+	4,  // 9: leaderd.state.v1.Live.holds:type_name -> leaderd.state.v1.Hold
+	7,  // 10: leaderd.state.v1.Live.upstream:type_name -> leaderd.state.v1.Upstream
+	37, // 11: leaderd.state.v1.Split.shards:type_name -> leaderd.v1.Shards
+	12, // 12: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
+	14, // 13: leaderd.state.v1.Record.hooks:type_name -> leaderd.state.v1.HookRun
+	3,  // 14: leaderd.state.v1.Record.ends:type_name -> leaderd.state.v1.Live
+	5,  // 15: leaderd.state.v1.Record.split:type_name -> leaderd.state.v1.Split
+	7,  // 16: leaderd.state.v1.Record.upstream:type_name -> leaderd.state.v1.Upstream
+	7,  // 17: leaderd.state.v1.Pending.upstream:type_name -> leaderd.state.v1.Upstream
+	31, // 18: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
+	32, // 19: leaderd.state.v1.Node.resources:type_name -> leaderd.state.v1.Node.ResourcesEntry
+	22, // 20: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
+	23, // 21: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
+	21, // 22: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
+	13, // 23: leaderd.state.v1.SegmentBlock.records:type_name -> leaderd.state.v1.Record
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_state_v1_state_proto_init() }

@@ -1107,6 +1107,9 @@ type Entry struct {
 	Split bool `protobuf:"varint,30,opt,name=split,proto3" json:"split,omitempty"`
 	// The run is known to have been split: the shard has no start deadline.
 	Begun bool `protobuf:"varint,31,opt,name=begun,proto3" json:"begun,omitempty"`
+	// It is the first step of a run, which is to list its shards. The number of that is
+	// state.ListShard, and not shard.
+	List bool `protobuf:"varint,32,opt,name=list,proto3" json:"list,omitempty"`
 	// The chain that the run is of.
 	Correlation string `protobuf:"bytes,80,opt,name=correlation,proto3" json:"correlation,omitempty"`
 	// The runs after which it was made.
@@ -1241,6 +1244,13 @@ func (x *Entry) GetSplit() bool {
 func (x *Entry) GetBegun() bool {
 	if x != nil {
 		return x.Begun
+	}
+	return false
+}
+
+func (x *Entry) GetList() bool {
+	if x != nil {
+		return x.List
 	}
 	return false
 }
@@ -2630,6 +2640,8 @@ type Finish struct {
 	Retry int64 `protobuf:"varint,10,opt,name=retry,proto3" json:"retry,omitempty"`
 	// More about the reason, for people.
 	Detail string `protobuf:"bytes,11,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Of a first step that succeeded: the shards that it has listed.
+	List []*v1.ShardParams `protobuf:"bytes,12,rep,name=list,proto3" json:"list,omitempty"`
 	// The shard may have checkpoints of this run.
 	Saved bool `protobuf:"varint,50,opt,name=saved,proto3" json:"saved,omitempty"`
 	// It may have progress in the store.
@@ -2747,6 +2759,13 @@ func (x *Finish) GetDetail() string {
 		return x.Detail
 	}
 	return ""
+}
+
+func (x *Finish) GetList() []*v1.ShardParams {
+	if x != nil {
+		return x.List
+	}
+	return nil
 }
 
 func (x *Finish) GetSaved() bool {
@@ -3557,7 +3576,7 @@ var File_leaderd_worker_v1_worker_proto protoreflect.FileDescriptor
 
 const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\n" +
-	"\x1eleaderd/worker/v1/worker.proto\x12\x11leaderd.worker.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cleaderd/state/v1/state.proto\x1a\x14leaderd/v1/job.proto\x1a\x1cleaderd/v1/limits_spec.proto\x1a\x16leaderd/v1/queue.proto\"\xb0\x01\n" +
+	"\x1eleaderd/worker/v1/worker.proto\x12\x11leaderd.worker.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cleaderd/state/v1/state.proto\x1a\x14leaderd/v1/job.proto\x1a\x1cleaderd/v1/limits_spec.proto\x1a\x16leaderd/v1/queue.proto\x1a\x1cleaderd/v1/shards_spec.proto\"\xb0\x01\n" +
 	"\rAttendRequest\x120\n" +
 	"\x05hello\x18\x01 \x01(\v2\x18.leaderd.worker.v1.HelloH\x00R\x05hello\x123\n" +
 	"\x06report\x18\x02 \x01(\v2\x19.leaderd.worker.v1.ReportH\x00R\x06report\x120\n" +
@@ -3621,7 +3640,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x04spec\x18\x06 \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\"i\n" +
 	"\x04Plan\x12-\n" +
 	"\x05specs\x18\x01 \x03(\v2\x17.leaderd.worker.v1.SpecR\x05specs\x122\n" +
-	"\aentries\x18\x02 \x03(\v2\x18.leaderd.worker.v1.EntryR\aentries\"\xd6\x03\n" +
+	"\aentries\x18\x02 \x03(\v2\x18.leaderd.worker.v1.EntryR\aentries\"\xea\x03\n" +
 	"\x05Entry\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\rR\x03ref\x12\x10\n" +
 	"\x03due\x18\x02 \x01(\x03R\x03due\x12\x10\n" +
@@ -3637,7 +3656,8 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x06queued\x18\v \x01(\bR\x06queued\x12\x16\n" +
 	"\x06origin\x18\x14 \x01(\tR\x06origin\x12\x14\n" +
 	"\x05split\x18\x1e \x01(\bR\x05split\x12\x14\n" +
-	"\x05begun\x18\x1f \x01(\bR\x05begun\x12 \n" +
+	"\x05begun\x18\x1f \x01(\bR\x05begun\x12\x12\n" +
+	"\x04list\x18  \x01(\bR\x04list\x12 \n" +
 	"\vcorrelation\x18P \x01(\tR\vcorrelation\x126\n" +
 	"\bupstream\x18Q \x03(\v2\x1a.leaderd.state.v1.UpstreamR\bupstream\x12\x1b\n" +
 	"\tlimit_key\x18R \x01(\tR\blimitKey\"\x1c\n" +
@@ -3749,7 +3769,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x06params\x18\x04 \x03(\v2#.leaderd.worker.v1.Part.ParamsEntryR\x06params\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc5\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf2\x03\n" +
 	"\x06Finish\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12*\n" +
@@ -3762,7 +3782,8 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x06reason\x18\t \x01(\tR\x06reason\x12\x14\n" +
 	"\x05retry\x18\n" +
 	" \x01(\x03R\x05retry\x12\x16\n" +
-	"\x06detail\x18\v \x01(\tR\x06detail\x12\x14\n" +
+	"\x06detail\x18\v \x01(\tR\x06detail\x12+\n" +
+	"\x04list\x18\f \x03(\v2\x17.leaderd.v1.ShardParamsR\x04list\x12\x14\n" +
 	"\x05saved\x182 \x01(\bR\x05saved\x12\x1a\n" +
 	"\breported\x183 \x01(\bR\breported\x12\x16\n" +
 	"\x06result\x18( \x01(\fR\x06result\x12/\n" +
@@ -3904,8 +3925,9 @@ var file_leaderd_worker_v1_worker_proto_goTypes = []any{
 	(*v1.Limit)(nil),              // 49: leaderd.v1.Limit
 	(v1.Overlap)(0),               // 50: leaderd.v1.Overlap
 	(*v11.Attempt)(nil),           // 51: leaderd.state.v1.Attempt
-	(*v11.HookRun)(nil),           // 52: leaderd.state.v1.HookRun
-	(*v11.Progress)(nil),          // 53: leaderd.state.v1.Progress
+	(*v1.ShardParams)(nil),        // 52: leaderd.v1.ShardParams
+	(*v11.HookRun)(nil),           // 53: leaderd.state.v1.HookRun
+	(*v11.Progress)(nil),          // 54: leaderd.state.v1.Progress
 }
 var file_leaderd_worker_v1_worker_proto_depIdxs = []int32{
 	7,  // 0: leaderd.worker.v1.AttendRequest.hello:type_name -> leaderd.worker.v1.Hello
@@ -3950,33 +3972,34 @@ var file_leaderd_worker_v1_worker_proto_depIdxs = []int32{
 	42, // 39: leaderd.worker.v1.Part.params:type_name -> leaderd.worker.v1.Part.ParamsEntry
 	48, // 40: leaderd.worker.v1.Finish.live:type_name -> leaderd.state.v1.Live
 	51, // 41: leaderd.worker.v1.Finish.attempt:type_name -> leaderd.state.v1.Attempt
-	52, // 42: leaderd.worker.v1.Finish.hooks:type_name -> leaderd.state.v1.HookRun
-	53, // 43: leaderd.worker.v1.SaveProgress.progress:type_name -> leaderd.state.v1.Progress
-	52, // 44: leaderd.worker.v1.NoteHook.hook:type_name -> leaderd.state.v1.HookRun
-	44, // 45: leaderd.worker.v1.FollowLeaderResponse.pulse_interval:type_name -> google.protobuf.Duration
-	1,  // 46: leaderd.worker.v1.LeaderService.Attend:input_type -> leaderd.worker.v1.AttendRequest
-	3,  // 47: leaderd.worker.v1.LeaderService.ListWaiting:input_type -> leaderd.worker.v1.ListWaitingRequest
-	17, // 48: leaderd.worker.v1.JournalService.Register:input_type -> leaderd.worker.v1.RegisterRequest
-	19, // 49: leaderd.worker.v1.JournalService.KeepAlive:input_type -> leaderd.worker.v1.KeepAliveRequest
-	21, // 50: leaderd.worker.v1.JournalService.Deregister:input_type -> leaderd.worker.v1.DeregisterRequest
-	23, // 51: leaderd.worker.v1.JournalService.Record:input_type -> leaderd.worker.v1.RecordRequest
-	36, // 52: leaderd.worker.v1.JournalService.GetCheckpoint:input_type -> leaderd.worker.v1.GetCheckpointRequest
-	38, // 53: leaderd.worker.v1.JournalService.GetPayload:input_type -> leaderd.worker.v1.GetPayloadRequest
-	40, // 54: leaderd.worker.v1.JournalService.FollowLeader:input_type -> leaderd.worker.v1.FollowLeaderRequest
-	2,  // 55: leaderd.worker.v1.LeaderService.Attend:output_type -> leaderd.worker.v1.AttendResponse
-	4,  // 56: leaderd.worker.v1.LeaderService.ListWaiting:output_type -> leaderd.worker.v1.ListWaitingResponse
-	18, // 57: leaderd.worker.v1.JournalService.Register:output_type -> leaderd.worker.v1.RegisterResponse
-	20, // 58: leaderd.worker.v1.JournalService.KeepAlive:output_type -> leaderd.worker.v1.KeepAliveResponse
-	22, // 59: leaderd.worker.v1.JournalService.Deregister:output_type -> leaderd.worker.v1.DeregisterResponse
-	25, // 60: leaderd.worker.v1.JournalService.Record:output_type -> leaderd.worker.v1.RecordResponse
-	37, // 61: leaderd.worker.v1.JournalService.GetCheckpoint:output_type -> leaderd.worker.v1.GetCheckpointResponse
-	39, // 62: leaderd.worker.v1.JournalService.GetPayload:output_type -> leaderd.worker.v1.GetPayloadResponse
-	41, // 63: leaderd.worker.v1.JournalService.FollowLeader:output_type -> leaderd.worker.v1.FollowLeaderResponse
-	55, // [55:64] is the sub-list for method output_type
-	46, // [46:55] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	52, // 42: leaderd.worker.v1.Finish.list:type_name -> leaderd.v1.ShardParams
+	53, // 43: leaderd.worker.v1.Finish.hooks:type_name -> leaderd.state.v1.HookRun
+	54, // 44: leaderd.worker.v1.SaveProgress.progress:type_name -> leaderd.state.v1.Progress
+	53, // 45: leaderd.worker.v1.NoteHook.hook:type_name -> leaderd.state.v1.HookRun
+	44, // 46: leaderd.worker.v1.FollowLeaderResponse.pulse_interval:type_name -> google.protobuf.Duration
+	1,  // 47: leaderd.worker.v1.LeaderService.Attend:input_type -> leaderd.worker.v1.AttendRequest
+	3,  // 48: leaderd.worker.v1.LeaderService.ListWaiting:input_type -> leaderd.worker.v1.ListWaitingRequest
+	17, // 49: leaderd.worker.v1.JournalService.Register:input_type -> leaderd.worker.v1.RegisterRequest
+	19, // 50: leaderd.worker.v1.JournalService.KeepAlive:input_type -> leaderd.worker.v1.KeepAliveRequest
+	21, // 51: leaderd.worker.v1.JournalService.Deregister:input_type -> leaderd.worker.v1.DeregisterRequest
+	23, // 52: leaderd.worker.v1.JournalService.Record:input_type -> leaderd.worker.v1.RecordRequest
+	36, // 53: leaderd.worker.v1.JournalService.GetCheckpoint:input_type -> leaderd.worker.v1.GetCheckpointRequest
+	38, // 54: leaderd.worker.v1.JournalService.GetPayload:input_type -> leaderd.worker.v1.GetPayloadRequest
+	40, // 55: leaderd.worker.v1.JournalService.FollowLeader:input_type -> leaderd.worker.v1.FollowLeaderRequest
+	2,  // 56: leaderd.worker.v1.LeaderService.Attend:output_type -> leaderd.worker.v1.AttendResponse
+	4,  // 57: leaderd.worker.v1.LeaderService.ListWaiting:output_type -> leaderd.worker.v1.ListWaitingResponse
+	18, // 58: leaderd.worker.v1.JournalService.Register:output_type -> leaderd.worker.v1.RegisterResponse
+	20, // 59: leaderd.worker.v1.JournalService.KeepAlive:output_type -> leaderd.worker.v1.KeepAliveResponse
+	22, // 60: leaderd.worker.v1.JournalService.Deregister:output_type -> leaderd.worker.v1.DeregisterResponse
+	25, // 61: leaderd.worker.v1.JournalService.Record:output_type -> leaderd.worker.v1.RecordResponse
+	37, // 62: leaderd.worker.v1.JournalService.GetCheckpoint:output_type -> leaderd.worker.v1.GetCheckpointResponse
+	39, // 63: leaderd.worker.v1.JournalService.GetPayload:output_type -> leaderd.worker.v1.GetPayloadResponse
+	41, // 64: leaderd.worker.v1.JournalService.FollowLeader:output_type -> leaderd.worker.v1.FollowLeaderResponse
+	56, // [56:65] is the sub-list for method output_type
+	47, // [47:56] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_worker_v1_worker_proto_init() }

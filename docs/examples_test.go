@@ -162,7 +162,7 @@ func workVariables(t *testing.T, after *runner.HookOf) map[string]string {
 	t.Helper()
 	task := attempt
 	task.After = after
-	task.Submitted = true
+	task.Submitted, task.Step = true, state.StepList
 	task.Command = &state.Command{Shell: "env"}
 	task.Keeper = nothing{}
 	sockets, remove, err := runner.PrepareSocketDir(t.TempDir())

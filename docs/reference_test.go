@@ -163,6 +163,9 @@ func fields(md protoreflect.MessageDescriptor, prefix string) []string {
 			}
 			continue
 		}
+		if md.Name() == "DynamicShards" && f.Message() != nil {
+			continue // as the job's own target
+		}
 		if f.Message() != nil && !f.IsMap() && f.Message().ParentFile().Package() == md.ParentFile().Package() {
 			out = append(out, fields(f.Message(), path+".")...)
 		}

@@ -54,6 +54,12 @@ func TestShardsAreChecked(t *testing.T) {
 		"case":       {Shards{Params: []map[string]string{{"a": "1", "A": "2"}}}, "differ in case alone"},
 		"fine":       {Shards{Params: many, MinSuccess: 1, Range: &ShardRange{1, 9}}, ""},
 		"each node":  {Shards{Broadcast: true, MinSuccess: 7}, ""},
+		"listed":     {Shards{Dynamic: &Listing{}, MinSuccess: 1000, StopOnFailure: true}, ""},
+		"two ways":   {Shards{Dynamic: &Listing{}, Count: 2}, "spec.shards.dynamic: has each run list its shards, and stands beside no count"},
+		"most":       {Shards{Dynamic: &Listing{Max: 1001}}, "spec.shards.dynamic.max: 1001 is outside 1–1000"},
+		"of those":   {Shards{Dynamic: &Listing{Max: 3}, MinSuccess: 4}, "spec.shards.minSuccess: 4 is outside 1–3"},
+		"targets":    {Shards{Dynamic: &Listing{Command: &Command{}, HTTP: &HTTP{}}}, "spec.shards.dynamic: has both command and http"},
+		"its target": {Shards{Dynamic: &Listing{HTTP: &HTTP{URL: "ftp://x"}}}, "spec.shards.dynamic.http.url"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var v Violations

@@ -166,6 +166,9 @@ func ofSplit(res *leaderdv1.Run, e *store.RunEntry) {
 		Total: int32(split.Total()), MinSuccess: int32(split.Needed()), //nolint:gosec // bounded by state.MaxShards
 	}
 	var last []*leaderdv1.Attempt
+	if k := len(res.GetAttempts()); k > 0 {
+		last = append(last, res.GetAttempts()[k-1]) // of the first step
+	}
 	size := 0
 	for i := range split.Total() {
 		l := shards[i]

@@ -110,6 +110,7 @@ func TestListAcrossLosses(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		j := listing("a", "*/10 * * * *").with(func(s *state.JobSpec) { s.Overlap = state.OverlapAllow })
 		w.history.does(j, 10*time.Second, state.StateSucceeded)
+		w.history.listsShards(j, "a\nb\n")
 		w.put(j)
 		c := w.fleet()
 		first := time.Now().Truncate(10 * time.Minute).Add(10 * time.Minute)

@@ -231,7 +231,7 @@ type span struct {
 	died    bool // with its node
 	resumed int64
 	given   map[string]string // the parameters of a shard
-	hook    state.HookName // of hooks, which are no work
+	hook    state.HookName    // of hooks, which are no work
 
 	worker *worker
 }

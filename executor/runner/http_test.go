@@ -54,7 +54,7 @@ func TestRequestTellsWhoItIs(t *testing.T) {
 	})
 	task := call(url + "/path?q=1")
 	task.Slot = time.Date(2026, 11, 30, 2, 0, 0, 0, time.UTC)
-	task.Attempt, task.Shard, task.Shards, task.Token = 3, 1, 2, 77
+	task.Attempt, task.Shard, task.Shards, task.Token, task.Step = 3, 1, 2, 77, state.StepShard
 	task.HTTP.Body = []byte("payload")
 	task.HTTP.Header = map[string]string{
 		"Content-Type": "text/x", "host": "other.example", "leaderd-token": "forged", "Idempotency-Key": "forged",
@@ -70,7 +70,7 @@ func TestRequestTellsWhoItIs(t *testing.T) {
 	for name, value := range map[string]string{
 		"Leaderd-Namespace": "ns", "Leaderd-Job": "job", "Leaderd-Run": "20261130T020000Z",
 		"Leaderd-Slot": "2026-11-30T02:00:00Z", "Leaderd-Attempt": "3", "Leaderd-Shard": "1", "Leaderd-Shards": "2",
-		"Leaderd-Token": "77", "Idempotency-Key": "ns/job/20261130T020000Z/1", "User-Agent": "leaderd/1.2.3", "Content-Type": "text/x",
+		"Leaderd-Step": "shard", "Leaderd-Token": "77", "Idempotency-Key": "ns/job/20261130T020000Z/1", "User-Agent": "leaderd/1.2.3", "Content-Type": "text/x",
 	} {
 		require.Equal(t, []string{value}, got.Header[name], name)
 	}

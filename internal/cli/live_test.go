@@ -162,7 +162,7 @@ func TestDev(t *testing.T) {
 	cancel()
 	require.Equal(t, 0, <-ended)
 	require.Contains(t, out.text, "9 sample jobs")
-	require.Len(t, f.jobs, 8)
+	require.Len(t, f.jobs, 9)
 	require.Equal(t, "http://127.0.0.1:7999/livez", f.jobs["namespaces/default/jobs/probe"].GetSpec().GetHttp().GetUrl())
 	_, err = os.Stat(dir)
 	require.ErrorIs(t, err, os.ErrNotExist, "what was for trying is thrown away")

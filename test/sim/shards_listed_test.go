@@ -1,12 +1,14 @@
 package sim
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/leaderd/leaderd/executor/runner"
 	"github.com/leaderd/leaderd/state"
 )
 
@@ -171,4 +173,35 @@ func TestListOfChangedJobs(t *testing.T) {
 		w.pass(20 * time.Second)
 		w.verify(true)
 	})
+}
+
+// listsShards says what the first steps of a job's runs list.
+func (h *history) listsShards(j *job, text string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lists == nil {
+		h.lists = map[state.JobID]string{}
+	}
+	h.lists[j.id] = text
+}
+
+// list is what a first step lists: of a job of which nothing was said, each attempt
+// something else, and now and then nothing, or what is no list.
+func (h *history) list(t *runner.Task) []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if text, ok := h.lists[t.Job]; ok {
+		return []byte(text)
+	}
+	switch t.Token % 10 {
+	case 0:
+		return nil
+	case 1:
+		return []byte(`["one", `)
+	}
+	var list []byte
+	for i := range 1 + t.Token%3 {
+		list = fmt.Appendf(list, "%d-%d\n", t.Token, i)
+	}
+	return list
 }

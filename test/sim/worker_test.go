@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -276,37 +275,6 @@ func (h *history) shardDoes(j *job, shard int, takes time.Duration, how state.Ru
 		h.parts[j.id] = map[int]work{}
 	}
 	h.parts[j.id][shard] = work{takes: takes, state: how}
-}
-
-// listsShards says what the first steps of a job's runs list.
-func (h *history) listsShards(j *job, text string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.lists == nil {
-		h.lists = map[state.JobID]string{}
-	}
-	h.lists[j.id] = text
-}
-
-// list is what a first step lists: of a job of which nothing was said, each attempt
-// something else, and now and then nothing, or what is no list.
-func (h *history) list(t *runner.Task) []byte {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if text, ok := h.lists[t.Job]; ok {
-		return []byte(text)
-	}
-	switch t.Token % 10 {
-	case 0:
-		return nil
-	case 1:
-		return []byte(`["one", `)
-	}
-	var list []byte
-	for i := range 1 + t.Token%3 {
-		list = fmt.Appendf(list, "%d-%d\n", t.Token, i)
-	}
-	return list
 }
 
 // crashes has the runs of a job end their goroutine in a way of their own.

@@ -119,8 +119,8 @@ func (s *checkpointService) SetCheckpoint(ctx context.Context, req *leaderdv1.Se
 		Job: parseJobName(&v, req.GetName()), Shard: int(req.GetShard()), Data: req.GetData(), Number: req.GetNumber(),
 		Run: state.RunID(req.GetRun()), Saved: s.cfg.Wall().UTC(), Replace: req.GetReplace(), DryRun: req.GetValidateOnly(),
 	}
-	if c.Shard < 0 || c.Shard >= state.MaxShards {
-		v.Add("shard", "%d is outside 0–%d", c.Shard, state.MaxShards-1)
+	if (c.Shard < 0 || c.Shard >= state.MaxShards) && c.Shard != state.ListShard {
+		v.Add("shard", "%d is outside 0–%d, and is not %d", c.Shard, state.MaxShards-1, state.ListShard)
 	}
 	if n := len(c.Data); n > state.MaxCheckpoint {
 		v.Add("data", "has %d bytes; at most %d are allowed", n, state.MaxCheckpoint)

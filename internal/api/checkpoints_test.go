@@ -100,6 +100,7 @@ func TestJobCheckpointsOverTheAPI(t *testing.T) {
 		{&leaderdv1.SetCheckpointRequest{Data: []byte("b")}, leaderdv1.SetCheckpointResponse_RESULT_CONFLICT, 4},
 		{&leaderdv1.SetCheckpointRequest{Data: []byte("b"), Replace: true}, leaderdv1.SetCheckpointResponse_RESULT_REPLACED, 5},
 		{&leaderdv1.SetCheckpointRequest{Data: []byte("c"), Shard: 999, SaveTime: at}, leaderdv1.SetCheckpointResponse_RESULT_CREATED, 1},
+		{&leaderdv1.SetCheckpointRequest{Data: []byte("list"), Shard: state.ListShard}, leaderdv1.SetCheckpointResponse_RESULT_CREATED, 1},
 	} {
 		res, err := set(want.req)
 		require.NoError(t, err)
@@ -121,7 +122,7 @@ func TestJobCheckpointsOverTheAPI(t *testing.T) {
 			break
 		}
 	}
-	require.Equal(t, []string{"b", "c"}, got)
+	require.Equal(t, []string{"list", "b", "c"}, got)
 	for _, bad := range []*leaderdv1.ListCheckpointsRequest{{}, {Parent: "namespaces/-", PageSize: -1}, {Parent: "namespaces/-", PageToken: "x"}} {
 		_, err := s.saved.ListCheckpoints(ctx, bad)
 		requireFailure(t, err, codes.InvalidArgument, leaderdv1.ErrorReason_ERROR_REASON_BAD_FIELD)

@@ -465,7 +465,7 @@ type JobCheckpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Resource name of the job.
 	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	// The shard, from 0.
+	// The shard, from 0; -2 is the first step of runs that list their shards.
 	Shard int32 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
 	// The checkpoint, with its data.
 	Checkpoint    *Checkpoint `protobuf:"bytes,3,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
@@ -529,7 +529,7 @@ type SetCheckpointRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Resource name of the job.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The shard, 0–999.
+	// The shard, 0–999; -2 is the first step of runs that list their shards.
 	Shard int32 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
 	// The bytes, at most 256 KiB.
 	Data []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`

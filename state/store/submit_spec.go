@@ -170,9 +170,10 @@ func (s *Store) retireJob(ctx context.Context, e *edit) (bool, error) {
 		return false, nil
 	}
 	with := s.linksOf(e.id, &was, nil)
-	if err := s.follow(ctx, e.id, &was, nil, false, &with); errors.Is(err, ErrFollowed) {
-		return false, nil
-	} else if err != nil {
+	switch err := s.follow(ctx, e.id, &was, nil, false, &with); {
+	case errors.Is(err, ErrFollowed):
+		return false, nil //nolint:nilerr // it is not deleted under those that follow it
+	case err != nil:
 		return false, err
 	}
 	with.compares = append(with.compares,

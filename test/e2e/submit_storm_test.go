@@ -30,7 +30,7 @@ func TestSubmissionStorm(t *testing.T) {
 		"again": leaderdv1.Guarantee_GUARANTEE_AT_LEAST_ONCE,
 	}
 	for name, g := range guarantees {
-		c.apply(c.recorder.httpJob(name, "", func(s *leaderdv1.JobSpec) {
+		c.apply(c.httpJob(name, "", func(s *leaderdv1.JobSpec) {
 			s.Overlap, s.Guarantee = leaderdv1.Overlap_OVERLAP_ALLOW, g
 		}))
 	}
@@ -115,7 +115,7 @@ func TestSubmissionStorm(t *testing.T) {
 	lost := 0
 	for name, g := range guarantees {
 		starts := map[string]int{}
-		for _, s := range c.recorder.startsOf(name) {
+		for _, s := range c.startsOf(name) {
 			starts[s.Run]++
 			require.Contains(t, ended, s.Run, "a run of %s that nobody was told of", name)
 		}

@@ -216,40 +216,6 @@ func (c *chaos) trigger() {
 	}
 }
 
-// submit asks for runs that are due soon or later; some wishes have the same key.
-func (c *chaos) submit() {
-	j := c.anyJob()
-	for range pick(c, 1, 2, 5) {
-		c.nonce++
-		key := ""
-		if c.chance(50) {
-			key = fmt.Sprint(c.nonce / 4)
-		}
-		customer := ""
-		if state.PerKey(j.spec.Limits) {
-			customer = pick(c, "", "acme", "other")
-		}
-		// A paused job refuses.
-		_, _ = c.w.submitFor(j, customer, uint64(c.nonce), pick(c, 0, time.Second, 10*time.Second, time.Minute, 5*time.Minute), key)
-	}
-}
-
-// adhoc asks for a run of a job that is made for it, which may go while it lasts.
-func (c *chaos) adhoc() {
-	c.nonce++
-	j := newJob(fmt.Sprint("adhoc-", c.nonce/2)).with(func(s *state.JobSpec) {
-		s.Overlap = pick(c, state.OverlapAllow, state.OverlapSkip)
-		s.Retention.MaxAge = pick(c, 0, state.MinRetainedAge)
-		if c.chance(25) {
-			s.Shards = &state.Shards{Count: 3}
-		}
-	})
-	// One of the name may be there.
-	if _, err := c.w.submitSpec(j, uint64(c.nonce), pick(c, 0, 10*time.Second, time.Minute), fmt.Sprint(c.nonce/2)); err == nil && c.chance(20) {
-		_ = c.w.api.DeleteJob(c.w.ctx, c.w.change(j)) // it may have gone, if the wish was an earlier one's
-	}
-}
-
 // nap pauses a job for a while, after which it resumes by itself.
 func (c *chaos) nap() {
 	until := c.w.client.wall().Add(c.span(0, pick(c, 5*time.Second, time.Minute, 5*time.Minute)))

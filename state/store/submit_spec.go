@@ -167,12 +167,12 @@ func (s *Store) retireJob(ctx context.Context, e *edit) (bool, error) {
 	}
 	was := s.jobEntry(have.job)
 	if was.Broken != nil || !was.Job.Adhoc {
-		return false, nil
+		return false, nil //nolint:nilerr // one that cannot be read is nobody's to retire
 	}
 	with := s.linksOf(e.id, &was, nil)
 	switch err := s.follow(ctx, e.id, &was, nil, false, &with); {
 	case errors.Is(err, ErrFollowed):
-		return false, nil //nolint:nilerr // it is not deleted under those that follow it
+		return false, nil // it is not deleted under those that follow it
 	case err != nil:
 		return false, err
 	}

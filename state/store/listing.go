@@ -58,15 +58,15 @@ func (s *Store) listed(ctx context.Context, l *state.Live) (bool, error) {
 		return false, err
 	}
 	last := &l.Attempts[len(l.Attempts)-1]
-	for _, found := range res.Results[0].KVs {
-		rec, err := decodeRecord(l.Job, l.Run, found)
+	if verdict := res.Results[0].KVs; len(verdict) > 0 {
+		rec, err := decodeRecord(l.Job, l.Run, verdict[0])
 		if err != nil {
 			return false, err
 		}
 		return rec.Split != nil && len(rec.Ends) > 0 && hasEnd(rec.Attempts, last), nil
 	}
-	for _, found := range res.Results[1].KVs {
-		stored, err := decodeLive(l.Job, l.Exclusive, found)
+	if live := res.Results[1].KVs; len(live) > 0 {
+		stored, err := decodeLive(l.Job, l.Exclusive, live[0])
 		if err != nil {
 			return false, err
 		}

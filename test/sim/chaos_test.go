@@ -349,7 +349,7 @@ func (c *chaos) shards(s *state.JobSpec) {
 	switch {
 	case c.chance(20):
 		s.Shards.Count, s.Shards.Broadcast = 0, true
-	case c.chance(30):
+	case c.chance(25):
 		s.Shards.Count, s.Shards.Dynamic = 0, &state.Listing{Max: pick(c, 0, 2)}
 		s.Shards.MinSuccess = pick(c, 0, 0, 1)
 	case c.chance(30):

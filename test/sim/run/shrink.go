@@ -43,6 +43,6 @@ func shrink(best attempt, fails func(attempt) bool) attempt {
 // know, and a test holds them to each other.
 var kinds = []string{
 	"crash", "leave", "join", "pause", "split", "reset", "latency", "away", "oneway", "outage",
-	"flaky", "lease", "compact", "clock", "trigger", "submit", "edit", "cancel", "halt", "backfill", "unfill",
+	"flaky", "lease", "compact", "clock", "trigger", "submit", "adhoc", "edit", "cancel", "halt", "backfill", "unfill",
 	"nap", "resume", "delete", "calendar", "work",
 }

@@ -203,6 +203,11 @@ func (c *checker) take(i int) {
 		if _, ok := c.decided[k]; !ok {
 			c.decided[k] = e.revision
 		}
+		if was, ok := c.records[k]; ok { // what became of its hooks is noted in it
+			c.noted(k, &was, &r)
+			c.records[k] = r
+			return
+		}
 		c.records[k] = r
 		if was, ok := c.live[k]; ok && (was.DeadLetter && r.State.Dead()) != c.buried(i, rest) {
 			c.fail(past.Changed, k, "has the verdict %s at revision %d with a dead letter %t, and was claimed with %t", r.State, e.revision,

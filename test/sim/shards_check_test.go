@@ -46,6 +46,14 @@ func (c *checker) shard(e *event, l state.Live) {
 	c.shards[k][l.Shard] = l
 }
 
+// noted checks that a record which is written again says the same of its run.
+func (c *checker) noted(k runKey, was, now *state.Record) {
+	if was.State != now.State || was.Reason != now.Reason || len(was.Attempts) != len(now.Attempts) || len(was.Ends) != len(now.Ends) ||
+		!was.Recorded.Equal(now.Recorded) || (was.Split == nil) != (now.Split == nil) {
+		c.fail(past.Changed, k, "has the verdict %s:%s, and had %s:%s", now.State, now.Reason, was.State, was.Reason)
+	}
+}
+
 // concluded checks the verdict of a run that was split: all its shards have ended, and
 // are in it as they ended.
 func (c *checker) concluded(k runKey, r *state.Record) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
@@ -35,6 +36,13 @@ const (
 	most      = 1000
 	mostBytes = 3 << 20
 )
+
+// reconnect has a node that was away for long found within seconds of its return; gRPC by
+// itself would let two minutes pass.
+var reconnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+	MinConnectTimeout: 3 * time.Second,
+}
 
 // ErrRefused is wrapped by the errors of wishes that a cluster has refused: to send
 // them again is of no use. The error's text says what was wrong.
@@ -65,6 +73,7 @@ func Dial(addresses string, creds credentials.TransportCredentials, opts ...grpc
 	opts = append([]grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepAlive, Timeout: keepAlive}),
+		grpc.WithConnectParams(reconnect),
 	}, opts...)
 	for address := range strings.SplitSeq(addresses, ",") {
 		if address = strings.TrimSpace(address); address == "" {

@@ -76,7 +76,7 @@ func start(t *testing.T, st Store, cfg Config) (*Server, workerv1.JournalService
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = rpc.Serve(ctx, srv, listener, time.Minute, s.Drain) })
-	conn, err := rpc.Dial("passthrough:///node", rpc.ClientConfig{Options: []grpc.DialOption{
+	conn, err := rpc.Dial("node", rpc.ClientConfig{Options: []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
 	}})
 	require.NoError(t, err)

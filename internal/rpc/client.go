@@ -17,8 +17,10 @@ type ClientConfig struct {
 }
 
 // Dial makes a connection to the host:port address. It does not wait: the first
-// RPC connects, and the connection reconnects by itself until it is closed. It
-// fails only where the address or the options are wrong.
+// RPC connects, and the connection reconnects by itself until it is closed. A name
+// is looked up for each attempt to connect: gRPC's own resolver looks again after 30 s
+// at the earliest, and so keeps to the address of a pod that has long been replaced. It
+// fails only where the options are wrong.
 func Dial(address string, cfg ClientConfig) (*grpc.ClientConn, error) {
 	creds := cfg.Credentials
 	if creds == nil {
@@ -34,7 +36,7 @@ func Dial(address string, cfg ClientConfig) (*grpc.ClientConn, error) {
 		// An idle connection to a control node is kept: the next claim is urgent.
 		grpc.WithIdleTimeout(0),
 	}, cfg.Options...)
-	conn, err := grpc.NewClient(address, options...)
+	conn, err := grpc.NewClient("passthrough:///"+address, options...)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", address, err)
 	}

@@ -72,7 +72,7 @@ func start(t *testing.T, s *service, cfg rpc.ServerConfig, options ...grpc.DialO
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = rpc.Serve(ctx, srv, listener, time.Second, nil) })
 	seen := &conns{}
-	conn, err := rpc.Dial("passthrough:///node", rpc.ClientConfig{Options: append([]grpc.DialOption{
+	conn, err := rpc.Dial("node", rpc.ClientConfig{Options: append([]grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
 		grpc.WithStatsHandler(seen),
 	}, options...)})
@@ -161,7 +161,7 @@ func TestDeadPeersAreNoticed(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var serving sync.WaitGroup
 		serving.Go(func() { _ = rpc.Serve(ctx, srv, listener, time.Second, nil) })
-		conn, err := rpc.Dial("passthrough:///node", rpc.ClientConfig{Options: []grpc.DialOption{
+		conn, err := rpc.Dial("node", rpc.ClientConfig{Options: []grpc.DialOption{
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 				c, err := listener.DialContext(ctx)
 				return mute{c, &gone}, err
@@ -256,7 +256,7 @@ func TestServeEndsWithinItsGrace(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			served := make(chan error, 1)
 			go func() { served <- rpc.Serve(ctx, srv, listener, 10*time.Second, func() { close(drained) }) }()
-			conn, err := rpc.Dial("passthrough:///node", rpc.ClientConfig{Options: []grpc.DialOption{
+			conn, err := rpc.Dial("node", rpc.ClientConfig{Options: []grpc.DialOption{
 				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
 			}})
 			require.NoError(t, err)
@@ -291,4 +291,27 @@ func TestServeTellsOfABrokenListener(t *testing.T) {
 func TestDialRefusesNonsense(t *testing.T) {
 	_, err := rpc.Dial("node:1", rpc.ClientConfig{Options: []grpc.DialOption{grpc.WithDefaultServiceConfig("{")}})
 	require.ErrorContains(t, err, "dial node:1")
+}
+
+// A pod that is replaced keeps its name and has another address, so that the name is
+// looked up for each connection: by whoever dials, who is given the name.
+func TestDialLooksTheNameUpEachTime(t *testing.T) {
+	dialled := make(chan string)
+	conn, err := rpc.Dial("localhost:7400", rpc.ClientConfig{Options: []grpc.DialOption{
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			select {
+			case dialled <- address:
+			case <-ctx.Done():
+			}
+			return nil, net.ErrClosed
+		}),
+	}})
+	require.NoError(t, err)
+	conn.Connect()
+	for range 3 {
+		require.Equal(t, "localhost:7400", <-dialled)
+		conn.ResetConnectBackoff()
+		conn.Connect()
+	}
+	require.NoError(t, conn.Close())
 }

@@ -20,17 +20,19 @@ import (
 
 // instant is a Journal that answers at once.
 type instant struct {
-	journal
+	Journal
 	token atomic.Int64
 }
 
-func (j *instant) Claim(_ context.Context, c state.Claim) (state.ClaimResult, error) {
+func newInstant() *instant { return &instant{Journal: Waiting(&journal{})} }
+
+func (j *instant) StartClaim(_ context.Context, c *state.Claim, done func(state.ClaimResult, error)) {
 	c.Live.Token = j.token.Add(1)
-	return state.ClaimResult{Status: state.Claimed, Live: c.Live}, nil
+	done(state.ClaimResult{Status: state.Claimed, Live: &c.Live}, nil)
 }
 
-func (j *instant) Finish(context.Context, state.Finish) (state.TokenStatus, error) {
-	return state.TokenStored, nil
+func (j *instant) StartFinish(_ context.Context, _ *state.Finish, done func(state.TokenStatus, error)) {
+	done(state.TokenStored, nil)
 }
 
 // idle is a Runner that does nothing, without the real one's guard.
@@ -88,7 +90,7 @@ func benchmarkRun(b *testing.B, run Runner, ahead time.Duration) {
 	const part = 128
 	plans, seen := make(chan []byte, 4), make(chan int, 1024)
 	l := &leaders{leader: Leader{Address: "a", Term: 1}, changed: make(chan struct{})}
-	x, err := New(Waiting(&instant{}), l, run, nil, Config{
+	x, err := New(newInstant(), l, run, nil, Config{
 		Node: state.Node{Name: "n", Capacity: state.MaxCapacity}, Metrics: prometheus.NewRegistry(),
 	})
 	if err != nil {
@@ -155,12 +157,12 @@ func processTime(b *testing.B) time.Duration {
 
 // BenchmarkReplan answers a takeover's plan from memory.
 func BenchmarkReplan(b *testing.B) {
-	x, err := New(Waiting(&instant{}), &leaders{}, idle{}, nil, Config{Node: state.Node{Name: "n"}})
+	x, err := New(newInstant(), &leaders{}, idle{}, nil, Config{Node: state.Node{Name: "n"}})
 	if err != nil {
 		b.Fatal(err)
 	}
 	const n = 100_000
-	d := newDesk(b.Context(), x, state.Owner{Node: "n", Revision: 1}, nil)
+	d := newDesk(b.Context(), b.Context(), x, state.Owner{Node: "n", Revision: 1}, nil)
 	d.trusted = func() bool { return true }
 	s := &session{specs: map[uint32]*spec{}, reports: newReports(nil)}
 	s.specs[1] = newSpec(s, noop(1, nil)[0])

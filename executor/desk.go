@@ -52,6 +52,9 @@ type desk struct {
 	trusted func() bool
 	// kill, when closed, cuts short the grace of work that is being stopped.
 	kill chan struct{}
+	// work is what runs' work is done under, and final what their ends are stored under,
+	// which may take longer.
+	work, final context.Context //nolint:containedctx // of all runs: two for each would cost more
 	// hooking has as many as hooks that run.
 	hooking chan struct{}
 	// strays counts the runs that earlier registrations left behind.
@@ -92,8 +95,9 @@ type desk struct {
 	starving  bool // something waits for one of these three to sink
 }
 
-// newDesk makes a registration's desk, whose runs' work is done under work.
-func newDesk(work context.Context, x *Executor, owner state.Owner, fence context.CancelCauseFunc) *desk {
+// newDesk makes a registration's desk, whose runs' work is done under work, and whose
+// runs' ends are stored under final.
+func newDesk(work, final context.Context, x *Executor, owner state.Owner, fence context.CancelCauseFunc) *desk {
 	return &desk{
 		owner:    owner,
 		capacity: x.cfg.Node.Capacity,
@@ -107,6 +111,8 @@ func newDesk(work context.Context, x *Executor, owner state.Owner, fence context
 		fence:    fence,
 		trusted:  func() bool { return !errors.Is(context.Cause(work), ErrFenced) && x.registrar.Trusted(owner) },
 		kill:     make(chan struct{}),
+		work:     work,
+		final:    final,
 		hooking:  make(chan struct{}, maxHooks),
 		strays:   &x.strays,
 		starts:   starts{wall: func() int64 { return x.cfg.Wall().UnixNano() }, wake: make(chan struct{}, 1)},

@@ -82,8 +82,8 @@ func (x *Executor) serve(ctx, rctx context.Context, reg state.Registration) erro
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
 
-	d := newDesk(work, x, reg.Owner, fence)
-	d.starts.begin = func(r *run) { d.carry(work, final, r) }
+	d := newDesk(work, final, x, reg.Owner, fence)
+	d.starts.begin = d.carry
 	var starting, parts sync.WaitGroup
 	starting.Go(func() { d.starts.run(work) })
 	defer starting.Wait()

@@ -145,7 +145,7 @@ func (j *journal) grant(c state.Claim) state.ClaimResult {
 	j.revision++
 	live := c.Live
 	live.Exclusive, live.Token = c.Exclusive, j.revision
-	return state.ClaimResult{Status: state.Claimed, Live: live}
+	return state.ClaimResult{Status: state.Claimed, Live: &live}
 }
 
 func (j *journal) Finish(ctx context.Context, f state.Finish) (state.TokenStatus, error) {

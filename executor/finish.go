@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -23,28 +22,31 @@ const (
 	bareFinish = 3
 )
 
-// finish is deferred by carry: it also meets work that panicked or ended its
+// crash is the outcome of work that panicked with p, or, where that is nil, ended its
 // goroutine.
-func (d *desk) finish(final context.Context, r *run) {
-	if !r.returned {
-		crash := "the work ended its goroutine"
-		if p := recover(); p != nil {
-			crash = fmt.Sprintf("panic: %v", p)
-		}
-		d.log.Error("a run crashed", "job", r.key.job, "run", r.key.run, "shard", r.key.shard,
-			"err", crash, "stack", string(debug.Stack()))
-		r.outcome = runner.Outcome{State: state.StateFailed, Error: crash, Crashed: true, Started: r.outcome.Started, Ended: d.clock()}
+func (d *desk) crash(r *run, p any) runner.Outcome {
+	crash := "the work ended its goroutine"
+	if p != nil {
+		crash = fmt.Sprintf("panic: %v", p)
 	}
+	d.log.Error("a run crashed", "job", r.key.job, "run", r.key.run, "shard", r.key.shard,
+		"err", crash, "stack", string(debug.Stack()))
+	return runner.Outcome{State: state.StateFailed, Error: crash, Crashed: true, Ended: d.clock()}
+}
+
+// finish follows the end of a run's work.
+func (d *desk) finish(r *run, o *runner.Outcome) {
 	d.mu.Lock()
 	d.release(r)
 	d.mu.Unlock()
 
-	r.end = r.ending()
-	d.record(final, r, &r.end, 0)
+	r.ending(o)
+	d.record(r)
 }
 
 // over concludes a run whose end is stored, or fenced, or given up (0).
-func (d *desk) over(r *run, f *state.Finish, status state.TokenStatus) {
+func (d *desk) over(r *run, status state.TokenStatus) {
+	f := &r.end
 	n := ending{step: workerv1.Progress_STEP_FINISHED, lateness: r.lateness, closed: r.plan.closed, limitKey: f.Live.LimitKey}
 	if status == state.TokenStored {
 		n.state = f.Attempt.State
@@ -68,7 +70,7 @@ func (d *desk) over(r *run, f *state.Finish, status state.TokenStatus) {
 	}
 	if d.log.IsDebug() {
 		d.log.Debug("run ended", "job", r.key.job, "run", r.key.run, "shard", r.key.shard, "attempt", r.key.attempt,
-			"state", n.state, "lateness", r.lateness, "err", r.outcome.Error)
+			"state", n.state, "lateness", r.lateness, "err", f.Attempt.Error)
 	}
 	hooks := status == state.TokenStored && len(f.Hooks) > 0 && f.Retry.IsZero()
 	d.mu.Lock()
@@ -79,7 +81,7 @@ func (d *desk) over(r *run, f *state.Finish, status state.TokenStatus) {
 	d.mu.Unlock()
 	d.leave(r)
 	if hooks {
-		go d.runHooks(r, f)
+		go d.runHooks(r)
 	}
 }
 
@@ -92,17 +94,17 @@ func (d *desk) retried(a *state.Attempt) {
 	}
 }
 
-// ending is what the store shall know of the run's end.
-func (r *run) ending() state.Finish {
-	o := &r.outcome
+// ending makes what the store shall know of the run's end.
+func (r *run) ending(o *runner.Outcome) {
 	if o.Ended.IsZero() {
 		o.Ended = r.desk.clock()
 	}
 	if o.State == state.StateNone || state.CheckTransition(state.StateRunning, o.State) != nil {
 		o.State, o.Error = state.StateFailed, fmt.Sprintf("the work ended as %s: %s", o.State, o.Error)
 	}
-	list := r.list()
-	f := state.Finish{
+	list := r.list(o)
+	f := &r.end
+	*f = state.Finish{
 		Live: r.live,
 		List: list,
 		Attempt: state.Attempt{
@@ -121,7 +123,7 @@ func (r *run) ending() state.Finish {
 		Detail: clipTo(o.Unkept, state.MaxDetailBytes),
 		Result: o.Result,
 	}
-	r.letGo(&f)
+	r.letGo(f)
 	if wish := r.wish.Load(); wish != nil && o.State == state.StateCancelled && f.Reason == "" {
 		f.Reason, f.Detail = clipTo(wish.reason, state.MaxReasonBytes), clipTo(wish.detail, state.MaxDetailBytes)
 	}
@@ -129,7 +131,7 @@ func (r *run) ending() state.Finish {
 		f.Attempt.Started = o.Started.UTC()
 	}
 	if o.State != state.StateSucceeded || o.Directive != (state.Directive{}) {
-		r.next(&f)
+		r.next(f, o)
 	}
 	// The end of a shard, of a job that had shards once, is no verdict.
 	if f.Retry.IsZero() && r.live.Header == 0 && (!f.Attempt.Started.IsZero() || slices.ContainsFunc(r.live.Attempts, func(a state.Attempt) bool { return !a.Started.IsZero() })) {
@@ -141,14 +143,13 @@ func (r *run) ending() state.Finish {
 		}
 		f.Tail, f.OutputBytes = r.out.Tail(), r.out.Bytes()
 	}
-	return f
 }
 
 // next adds to the end of an attempt what follows it, where that is not simply its
 // success.
-func (r *run) next(f *state.Finish) {
+func (r *run) next(f *state.Finish, o *runner.Outcome) {
 	n := r.plan.spec.policy.AfterAttempt(&state.AttemptEnd{
-		Live: &r.live, Attempt: &f.Attempt, Crashed: r.outcome.Crashed, Directive: r.outcome.Directive,
+		Live: r.live, Attempt: &f.Attempt, Crashed: o.Crashed, Directive: o.Directive,
 	}, r.desk.clock().UTC())
 	f.Live.Tries, f.Live.Snoozes = n.Tries, n.Snoozes
 	f.Attempt.State, f.Attempt.Snoozed = n.State, n.Snoozed
@@ -162,42 +163,47 @@ func (r *run) next(f *state.Finish) {
 }
 
 // record has the end of a run stored, and concludes the run when there is an
-// answer. It asks until there is one, or until ctx ends.
-func (d *desk) record(ctx context.Context, r *run, f *state.Finish, tries int) {
-	answer := func(status state.TokenStatus, err error) bool {
-		switch {
-		case !r.asking.CompareAndSwap(true, false):
-			return false
-		case err == nil:
-			d.over(r, f, status)
-		default:
-			go d.recordAgain(ctx, r, f, tries, err)
-		}
-		return true
-	}
+// answer. It asks until there is one, or until the ends of runs are given up.
+func (d *desk) record(r *run) {
 	r.asking.Store(true)
-	defer crashed(func(err error) bool { return answer(0, err) })
-	d.journal.StartFinish(ctx, f, func(status state.TokenStatus, err error) { answer(status, err) })
+	defer crashed(func(err error) bool { return d.recorded(r, 0, err) })
+	d.journal.StartFinish(d.final, &r.end, func(status state.TokenStatus, err error) { d.recorded(r, status, err) })
+}
+
+// recorded goes on with a run whose end was answered. It is false where there was an
+// answer before.
+func (d *desk) recorded(r *run, status state.TokenStatus, err error) bool {
+	switch {
+	case !r.asking.CompareAndSwap(true, false):
+		return false
+	case err == nil:
+		d.over(r, status)
+	default:
+		go d.recordAgain(r, err)
+	}
+	return true
 }
 
 // recordAgain follows the error err of one of record's tries.
-func (d *desk) recordAgain(ctx context.Context, r *run, f *state.Finish, tries int, err error) {
-	if ctx.Err() != nil {
+func (d *desk) recordAgain(r *run, err error) {
+	f := &r.end
+	if d.final.Err() != nil {
 		d.log.Warn("the end of a run is given up with the registration", "job", r.key.job, "run", r.key.run,
 			"shard", r.key.shard, "state", f.Attempt.State, "err", err)
-		d.over(r, f, 0)
+		d.over(r, 0)
 		return
 	}
-	if tries == 0 {
+	if r.tries == 0 {
 		d.log.Warn("the end of a run is not stored, trying on", "job", r.key.job, "run", r.key.run,
 			"shard", r.key.shard, "err", err)
 	}
-	if tries+1 == bareFinish {
+	if r.tries+1 == bareFinish {
 		f.Tail = nil
 	}
-	// Where ctx ends meanwhile it is asked once more, for the error's sake.
-	sleep(ctx, jittered(min(minUnstored<<min(tries, 10), maxUnstored)))
-	d.record(ctx, r, f, tries+1)
+	// Where final ends meanwhile it is asked once more, for the error's sake.
+	sleep(d.final, jittered(min(minUnstored<<min(r.tries, 10), maxUnstored)))
+	r.tries++
+	d.record(r)
 }
 
 // crashed is deferred around a call of the journal: it tells of a panic as of an

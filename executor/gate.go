@@ -106,16 +106,16 @@ func (d *desk) wait(r *run, res *state.ClaimResult, now int64) {
 	attended := r.plan.spec.session == d.session && d.session != nil
 	switch {
 	case !limited:
-	case res.Limit != 0 && !e.plan.same(&r.plan):
+	case res.Limit != 0 && !e.plan.same(r.plan):
 		d.enqueue(e, later, now)
 		signal(d.wake)
 		return
 	case res.Limit != 0 && attended:
 		delete(d.entries, e.key)
-		d.reportLimit(e, &r.plan, workerv1.Progress_STEP_HELD, res)
+		d.reportLimit(e, r.plan, workerv1.Progress_STEP_HELD, res)
 		return
 	default:
-		d.reportLimit(e, &r.plan, workerv1.Progress_STEP_HELD, &state.ClaimResult{})
+		d.reportLimit(e, r.plan, workerv1.Progress_STEP_HELD, &state.ClaimResult{})
 	}
 	d.park(e, now)
 }

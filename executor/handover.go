@@ -23,7 +23,7 @@ func (d *desk) handOver() int {
 	n := 0
 	for _, e := range d.entries {
 		switch {
-		case !e.plan.spec.handover:
+		case e.place != claimed && e.place != claiming || !e.plan.spec.handover:
 		case e.place == claimed && e.run != nil:
 			e.run.away.Store(true)
 			away = append(away, e.run)

@@ -23,7 +23,8 @@ const (
 // runHooks runs the hooks of a run whose verdict is stored, one after the other. The
 // verdict names them; whoever stored it runs them, once, and nobody else ever does. They
 // take no part of the capacity, and nothing waits for them but the end of the desk.
-func (d *desk) runHooks(r *run, f *state.Finish) {
+func (d *desk) runHooks(r *run) {
+	f := &r.end
 	defer func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -38,8 +39,8 @@ func (d *desk) runHooks(r *run, f *state.Finish) {
 		switch {
 		case crowded:
 			h.State, h.Error, h.Ended = state.StateFailed, "not run: too many hooks wait on the executor", d.clock().UTC()
-		case !d.hookTurn(r.work):
-			h.State, h.Error, h.Ended = state.StateInterrupted, "not run: "+clip(context.Cause(r.work).Error()), d.clock().UTC()
+		case !d.hookTurn(d.work):
+			h.State, h.Error, h.Ended = state.StateInterrupted, "not run: "+clip(context.Cause(d.work).Error()), d.clock().UTC()
 		default:
 			d.runHook(r, f, &h)
 		}
@@ -89,7 +90,7 @@ func (d *desk) runHook(r *run, f *state.Finish, h *state.HookRun) {
 		t.Slot = slot
 	}
 	out := &tail{most: state.MaxHookTail}
-	o := d.runner.Run(r.work, t, out)
+	o := d.runner.Run(d.work, t, out)
 	h.State, h.Started, h.Ended = o.State, o.Started.UTC(), o.Ended.UTC()
 	h.ExitCode, h.HasCode, h.Error, h.Tail = o.ExitCode, o.HasCode, clip(o.Error), out.kept
 	if h.State != state.StateSucceeded {
@@ -99,7 +100,7 @@ func (d *desk) runHook(r *run, f *state.Finish, h *state.HookRun) {
 
 // noteHook has it stored what became of a hook.
 func (d *desk) noteHook(r *run, h *state.HookRun) {
-	ctx, cancel := context.WithTimeout(r.final, hookNoteTimeout)
+	ctx, cancel := context.WithTimeout(d.final, hookNoteTimeout)
 	defer cancel()
 	err := d.journal.NoteHook(ctx, state.HookReport{Job: r.key.job, Run: r.key.run, Token: r.live.Token, Hook: *h})
 	if err != nil {

@@ -71,7 +71,7 @@ func (r *run) keeper() *kept {
 	defer r.keeping.Unlock()
 	if r.kept == nil && !r.unkept {
 		k := &kept{run: r, turn: make(chan struct{}, 1)}
-		k.ctx, k.cancel = context.WithCancel(r.final)
+		k.ctx, k.cancel = context.WithCancel(r.desk.final)
 		r.kept = k
 	}
 	return r.kept
@@ -174,7 +174,7 @@ func (k *kept) read(ctx context.Context) error {
 }
 
 func (k *kept) ref() state.CheckpointRef {
-	l := &k.run.live
+	l := k.run.live
 	return state.CheckpointRef{Job: l.Job, Run: l.Run, Shard: l.Shard, OfJob: k.run.plan.spec.checkpointOfJob}
 }
 
@@ -189,7 +189,7 @@ func (k *kept) save(ctx context.Context, data []byte) error {
 	if !k.known && r.key.attempt == 1 && !sp.checkpointOfJob {
 		k.known = true // a run begins without one
 	}
-	c := state.Checkpoint{Live: r.live, Data: data, Keep: sp.checkpointsKept, OfJob: sp.checkpointOfJob, Saved: r.desk.clock().UTC()}
+	c := state.Checkpoint{Live: *r.live, Data: data, Keep: sp.checkpointsKept, OfJob: sp.checkpointOfJob, Saved: r.desk.clock().UTC()}
 	for range maxSaves {
 		if !k.known || k.doubt {
 			if err := k.catchUp(ctx); err != nil {
@@ -227,7 +227,7 @@ func (k *kept) catchUp(ctx context.Context) error {
 	if err := k.read(ctx); err != nil {
 		return err
 	}
-	l := &k.run.live
+	l := k.run.live
 	own := k.last.Token == l.Token && k.last.Run == l.Run
 	if knew && !own && k.last.Revision != was.Revision && k.run.plan.spec.checkpointOfJob {
 		now := k.last
@@ -278,7 +278,7 @@ func (k *kept) write() {
 		p := k.progress
 		k.mu.Unlock()
 		once, cancel := context.WithTimeout(k.ctx, progressPause)
-		status, err := r.desk.journal.SaveProgress(once, state.ProgressReport{Live: r.live, Progress: p})
+		status, err := r.desk.journal.SaveProgress(once, state.ProgressReport{Live: *r.live, Progress: p})
 		cancel()
 		switch {
 		case err != nil:

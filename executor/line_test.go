@@ -33,7 +33,7 @@ func turnOf(d *desk, runs []*run, status state.ClaimStatus) map[string]int {
 	got := map[string]int{}
 	for _, r := range runs {
 		got[r.key.job.Name]++
-		r.live.Token = 1
+		r.live = &state.Live{Token: 1}
 		d.settle(r, &state.ClaimResult{Status: status}, nil, time.Millisecond, false)
 		d.leave(r)
 	}

@@ -39,8 +39,7 @@ func (r *run) stepOf(t *runner.Task) {
 
 // list reads what a first step that has succeeded has listed. Where that is not allowed,
 // it has failed.
-func (r *run) list() (list []map[string]string) {
-	o := &r.outcome
+func (r *run) list(o *runner.Outcome) (list []map[string]string) {
 	if r.live.Listing == nil || o.State != state.StateSucceeded || o.Directive.Snooze > 0 && !o.Directive.Permanent {
 		return nil
 	}

@@ -27,10 +27,11 @@ func (n *ending) answers(p *plan) bool {
 // conclude puts an entry into the memory and reports it.
 func (d *desk) conclude(e *entry, n ending) {
 	n.at = d.wall()
-	e.place, e.ended, e.run = over, n, nil
+	pl := e.plan
+	e.place, e.ended, e.run, e.plan = over, n, nil, nil
 	d.past.push(e)
-	d.reportEnd(e)
-	if scope := e.plan.spec.scope; scope != "" && n.step == workerv1.Progress_STEP_FINISHED {
+	d.reportEnd(e, pl)
+	if scope := pl.spec.scope; scope != "" && n.step == workerv1.Progress_STEP_FINISHED {
 		d.unpark(scope)
 	}
 }
@@ -50,7 +51,7 @@ func (d *desk) forget(now int64) {
 }
 
 // report tells the leader of a step, if it is its plan.
-func (d *desk) report(e *entry, step workerv1.Progress_Step) { d.reportOf(e, &e.plan, step) }
+func (d *desk) report(e *entry, step workerv1.Progress_Step) { d.reportOf(e, e.plan, step) }
 
 // reportOf is report for an older plan of the entry.
 func (d *desk) reportOf(e *entry, p *plan, step workerv1.Progress_Step) {
@@ -88,13 +89,14 @@ func (d *desk) reportLimit(e *entry, p *plan, step workerv1.Progress_Step, res *
 	})
 }
 
-func (d *desk) reportEnd(e *entry) {
-	s := e.plan.spec.session
+// reportEnd tells the leader, by its plan, what became of an entry that is over.
+func (d *desk) reportEnd(e *entry, pl *plan) {
+	s := pl.spec.session
 	if s == nil || s != d.session {
 		return
 	}
 	p := progress{
-		ref: e.plan.spec.ref, due: e.plan.due, run: string(e.plan.run), shard: e.key.shard,
+		ref: pl.spec.ref, due: pl.due, run: string(pl.run), shard: e.key.shard,
 		attempt: e.key.attempt, step: e.ended.step,
 	}
 	if p.step == workerv1.Progress_STEP_FINISHED {

@@ -24,7 +24,7 @@ func (d *desk) take(s *session, entries []*workerv1.Entry) error {
 				d.mu.Unlock()
 				return err
 			}
-			d.offer(k, pl, now)
+			d.offer(k, &pl, now)
 		}
 		d.mu.Unlock()
 		entries = entries[n:]
@@ -33,30 +33,32 @@ func (d *desk) take(s *session, entries []*workerv1.Entry) error {
 	return nil
 }
 
-// offer adds an entry, or brings the one that is here up to date.
-func (d *desk) offer(k key, pl plan, now int64) {
+// offer adds an entry, or brings the one that is here up to date. What it keeps of the
+// plan is a copy.
+func (d *desk) offer(k key, told *plan, now int64) {
 	if d.closed {
 		return
 	}
 	e := d.entries[k]
 	if e != nil && e.place == over {
-		if e.ended.answers(&pl) {
-			e.plan = pl
-			d.reportEnd(e)
+		if e.ended.answers(told) {
+			d.reportEnd(e, told)
 			return
 		}
 		e = nil // the fifo's one stays void
 	}
+	until := told.until(k.attempt, now)
+	if e == nil && now > until {
+		return // the leader gives it its verdict
+	}
+	pl := new(*told)
 	if e == nil {
-		e = &entry{key: k, plan: pl, until: pl.until(k.attempt, now)}
-		if now > e.until {
-			return // the leader gives it its verdict
-		}
+		e = &entry{key: k, plan: pl, until: until}
 		d.entries[k] = e
 		d.enqueue(e, ahead, pl.start)
 		return
 	}
-	e.plan, e.until, e.refused = pl, pl.until(k.attempt, now), false
+	e.plan, e.until, e.refused = pl, until, false
 	switch e.place {
 	case ahead:
 		if e.at != pl.start {

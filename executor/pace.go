@@ -26,7 +26,7 @@ func (d *desk) pace(ctx, work context.Context) {
 		now, claims := d.wall(), window()
 		runs, next := d.dispatch(now)
 		for _, r := range runs {
-			d.claim(work, claims, r)
+			d.claim(claims, r)
 		}
 		timer.Reset(min(max(time.Duration(next-now), 0), tick))
 	}

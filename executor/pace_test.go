@@ -18,14 +18,14 @@ func newBareDesk(t require.TestingT, cfg Config) *desk {
 	cfg.Node.Name, cfg.Node.Executor = "n1", true
 	x, err := New(Waiting(&journal{}), &leaders{changed: make(chan struct{})}, &work{}, nil, cfg)
 	require.NoError(t, err)
-	return newDesk(context.Background(), x, state.Owner{Node: "n1", Revision: 1}, func(error) {})
+	return newDesk(context.Background(), context.Background(), x, state.Owner{Node: "n1", Revision: 1}, func(error) {})
 }
 
 // entryDue is an entry of a job of its own that overlaps freely.
 func entryDue(sp *spec, n int, due int64) *entry {
 	return &entry{
 		key:   key{job: sp.job, run: state.TriggerRunID(time.Unix(0, due), uint32(n)), attempt: 1},
-		plan:  plan{spec: sp, due: due, start: due, shards: 1},
+		plan:  &plan{spec: sp, due: due, start: due, shards: 1},
 		until: due + int64(time.Hour),
 	}
 }
@@ -102,7 +102,7 @@ func TestLeadIsMeasuredByAClockThatNobodySets(t *testing.T) {
 					offset.Store(int64(step))
 				}
 				time.Sleep(time.Millisecond) // 1,000 answers a second
-				r.live.Token = 1
+				r.live = &state.Live{Token: 1}
 				d.settle(r, &state.ClaimResult{Status: state.Claimed}, nil, time.Millisecond, false)
 			}
 			rate = d.lead.rate

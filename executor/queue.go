@@ -60,7 +60,7 @@ const (
 // guards it.
 type entry struct {
 	key   key
-	plan  plan
+	plan  *plan // nil once it is over; it is replaced, and never changed
 	place place
 	// at is the entry's position in its heap: in ahead when it is due, in later
 	// when it is to be claimed.

@@ -32,32 +32,31 @@ const (
 type run struct {
 	desk  *desk
 	entry *entry
-	key   key
-	plan  plan
+	key   *key // the entry's
+	plan  *plan
 	until int64
-	live  state.Live
-	part  state.Part
+	claim state.Claim
+	live  *state.Live // once it is claimed
+	part  *state.Part // of a run that is split
 	out   *output.Writer
+	end   state.Finish
+	tries int // to have its end stored
 
 	called   bool // it stood in the line for room
 	applied  bool // the overlap policy was asked for
 	begun    bool // the work was
-	returned bool // the work did, by itself
 	lateness time.Duration
-	outcome  runner.Outcome
 	reason   string
 
 	wish atomic.Pointer[stopped]                 // that it ends
 	stop atomic.Pointer[context.CancelCauseFunc] // of its work
 	away atomic.Bool                             // it is handed over: it starts elsewhere
 
-	asked    state.Claim
-	end      state.Finish
-	asking   atomic.Bool // the journal has not answered yet
-	released bool        // its part of the capacity; guarded by the desk's mutex
+	asking   atomic.Bool        // the journal has not answered yet
+	asked    int64              // its claim was, by the steady clock
+	enough   context.CancelFunc // of that, where it has a time of its own
+	released bool               // its part of the capacity; guarded by the desk's mutex
 
-	final   context.Context //nolint:containedctx // of what it keeps; see keeper
-	work    context.Context //nolint:containedctx // of its hooks
 	keeping sync.Mutex
 	kept    *kept // what its work says of itself; nil: nothing
 	unkept  bool  // and it may say no more
@@ -65,30 +64,22 @@ type run struct {
 
 // newRun is called with the desk's mutex held.
 func newRun(d *desk, e *entry, now int64) *run {
-	return &run{desk: d, entry: e, key: e.key, plan: e.plan, until: e.until, applied: now >= e.plan.start && !e.plan.waits()}
+	return &run{desk: d, entry: e, key: &e.key, plan: e.plan, until: e.until, applied: now >= e.plan.start && !e.plan.waits()}
 }
 
 // claim asks for the run's claim. What follows from the answer, claimed does.
-func (d *desk) claim(work, window context.Context, r *run) {
+func (d *desk) claim(window context.Context, r *run) {
 	begun := d.clock()
-	ctx, cancel := window, context.CancelFunc(func() {})
+	ctx := window
 	if left := time.Duration(r.until - begun.UnixNano()); left > 0 && left < 2*claimWindow {
 		// An answer after the start deadline would be of no use.
-		ctx, cancel = context.WithTimeout(work, left)
+		ctx, r.enough = context.WithTimeout(d.work, left)
 	}
 	sp := r.plan.spec
-	begin := time.Now()
-	answer := func(res state.ClaimResult, err error) bool {
-		if !r.asking.CompareAndSwap(true, false) {
-			return false
-		}
-		cancel()
-		d.claimed(r, res, err, time.Since(begin), work.Err() != nil)
-		return true
-	}
+	r.asked = d.steady()
 	r.asking.Store(true)
-	defer crashed(func(err error) bool { return answer(state.ClaimResult{}, err) })
-	r.asked = state.Claim{
+	defer crashed(func(err error) bool { return d.claimed(r, state.ClaimResult{}, err) })
+	r.claim = state.Claim{
 		Job:         sp.job,
 		JobRevision: sp.revision,
 		Live: state.Live{
@@ -118,31 +109,42 @@ func (d *desk) claim(work, window context.Context, r *run) {
 		Limits:         sp.policy.Limits,
 	}
 	if r.lists() {
-		r.asked.Live.Listing = sp.listing()
+		r.claim.Live.Listing = sp.listing()
 	}
 	if r.plan.chain != nil {
-		r.asked.Live.Chain = *r.plan.chain
+		r.claim.Live.Chain = *r.plan.chain
 	}
 	if !r.plan.allowOverlap {
-		r.asked.Gate = sp.gate
+		r.claim.Gate = sp.gate
 	}
-	d.journal.StartClaim(ctx, &r.asked, func(res state.ClaimResult, err error) { answer(res, err) })
+	d.journal.StartClaim(ctx, &r.claim, func(res state.ClaimResult, err error) { d.claimed(r, res, err) })
 }
 
 // claimed goes on with a run whose claim was answered: towards its slot, or back
-// into the queue, or out.
-func (d *desk) claimed(r *run, res state.ClaimResult, err error, took time.Duration, ended bool) {
+// into the queue, or out. It is false where there was an answer before.
+func (d *desk) claimed(r *run, res state.ClaimResult, err error) bool {
+	if !r.asking.CompareAndSwap(true, false) {
+		return false
+	}
+	if r.enough != nil {
+		r.enough()
+	}
+	took, ended := time.Duration(d.steady()-r.asked), d.work.Err() != nil
 	d.metrics.claim.Observe(took.Seconds())
 	if err != nil && !ended {
 		d.metrics.refused.Inc()
 		d.log.Debug("claim has no answer", "job", r.key.job, "run", r.key.run, "shard", r.key.shard, "err", err)
 	}
-	r.live, r.part = res.Live, res.Part
+	if r.live = res.Live; r.plan.split {
+		part := res.Part
+		r.part = &part
+	}
 	if d.settle(r, &res, err, took, ended) {
 		d.starts.add(r)
 	} else {
 		d.leave(r)
 	}
+	return true
 }
 
 // settle does what follows from a claim's answer, and tells whether it is ours.
@@ -197,15 +199,15 @@ func (d *desk) settle(r *run, res *state.ClaimResult, err error, took time.Durat
 		}
 	case state.ClaimQueued:
 		// The leader plans it anew, by its pending key.
-		d.reportLimit(e, &r.plan, workerv1.Progress_STEP_QUEUED, res)
-		if d.closed || e.plan.same(&r.plan) {
+		d.reportLimit(e, r.plan, workerv1.Progress_STEP_QUEUED, res)
+		if d.closed || e.plan.same(r.plan) {
 			delete(d.entries, e.key)
 			break
 		}
 		d.enqueue(e, later, now)
 		signal(d.wake)
 	case state.ClaimStale:
-		if !d.closed && !e.plan.same(&r.plan) {
+		if !d.closed && !e.plan.same(r.plan) {
 			// It was planned anew while the claim was under way.
 			d.enqueue(e, later, now)
 			signal(d.wake)
@@ -239,34 +241,39 @@ func (d *desk) refused(e *entry, now int64) {
 
 // carry does the work of a claimed run whose slot is there, and has its end
 // stored, whatever becomes of the work.
-func (d *desk) carry(work, final context.Context, r *run) {
-	defer d.finish(final, r)
+func (d *desk) carry(r *run) {
+	var o runner.Outcome
+	returned := false
+	defer func() {
+		if !returned { // the work panicked or ended its goroutine
+			o = d.crash(r, recover())
+		}
+		d.finish(r, &o)
+	}()
 	d.starts.began()
-	r.final, r.work = final, work
-	work, stop := context.WithCancelCause(work)
+	work, stop := context.WithCancelCause(d.work)
 	defer stop(nil)
 	// Whoever wishes that the run ends sets wish before it looks for stop.
 	r.stop.Store(&stop)
 	wish := r.wish.Load()
 	switch {
 	case wish != nil && work.Err() == nil:
-		r.outcome = runner.Outcome{State: state.StateCancelled, Error: wish.Error(), Ended: d.clock()}
+		o = runner.Outcome{State: state.StateCancelled, Error: wish.Error(), Ended: d.clock()}
 	case r.away.Load() && work.Err() == nil:
-		r.outcome = runner.Outcome{State: state.StateInterrupted, Error: runner.ErrDrained.Error(), Ended: d.clock()}
+		o = runner.Outcome{State: state.StateInterrupted, Error: runner.ErrDrained.Error(), Ended: d.clock()}
 	case work.Err() != nil:
-		r.outcome = runner.Outcome{State: state.StateInterrupted, Error: context.Cause(work).Error(), Ended: d.clock()}
+		o = runner.Outcome{State: state.StateInterrupted, Error: context.Cause(work).Error(), Ended: d.clock()}
 	case !d.trusted() && !mutant.Off(mutant.SlotTrust) && !mutant.Off(mutant.SelfFence):
 		// The process was stopped until now, and the run may be another's.
-		r.outcome = runner.Outcome{State: state.StateInterrupted, Error: ErrFenced.Error(), Ended: d.clock()}
+		o = runner.Outcome{State: state.StateInterrupted, Error: ErrFenced.Error(), Ended: d.clock()}
 	default:
-		d.perform(work, r)
+		o = d.perform(work, r)
 		d.starts.yield()
 	}
-	r.returned = true
+	returned = true
 }
 
-// inTime bounds an attempt by what is left of its run's time. Where nothing is, it
-// ends the run.
+// inTime bounds an attempt by what is left of its run's time; false: nothing is.
 func (r *run) inTime(t *runner.Task) bool {
 	most := r.plan.spec.policy.RunTimeout
 	if most == 0 {
@@ -276,7 +283,6 @@ func (r *run) inTime(t *runner.Task) bool {
 		most -= r.desk.clock().Sub(r.live.Began())
 	}
 	if most <= 0 {
-		r.outcome = runner.Outcome{State: state.StateTimedOut, Error: "the run's time was over before the attempt began", Ended: r.desk.clock()}
 		return false
 	}
 	if t.Timeout == 0 || most < t.Timeout {
@@ -286,24 +292,22 @@ func (r *run) inTime(t *runner.Task) bool {
 }
 
 // perform runs the work of a run that is due.
-func (d *desk) perform(work context.Context, r *run) {
+func (d *desk) perform(work context.Context, r *run) runner.Outcome {
 	now := d.wall()
 	if now > r.until {
 		// The claim was answered, or the machine woke up, too late.
-		r.outcome = runner.Outcome{State: state.StateCancelled, Error: "the start deadline has passed", Ended: d.clock()}
 		r.reason = state.ReasonDeadline
-		return
+		return runner.Outcome{State: state.StateCancelled, Error: "the start deadline has passed", Ended: d.clock()}
 	}
 	t := r.plan.spec.task
 	if !r.inTime(&t) {
-		return
+		return runner.Outcome{State: state.StateTimedOut, Error: "the run's time was over before the attempt began", Ended: d.clock()}
 	}
 	if r.key.run.Kind().Given() {
 		payload, err := d.journal.GetPayload(work, r.key.job, r.key.run)
 		if err != nil {
 			// It has not begun, and may begin elsewhere.
-			r.outcome = runner.Outcome{State: state.StateInterrupted, Error: clip("payload: " + err.Error()), Ended: d.clock()}
-			return
+			return runner.Outcome{State: state.StateInterrupted, Error: clip("payload: " + err.Error()), Ended: d.clock()}
 		}
 		t.Submitted, t.Payload = true, payload
 		now = d.wall()
@@ -314,7 +318,7 @@ func (d *desk) perform(work context.Context, r *run) {
 	r.lateness = time.Duration(max(now-r.plan.start, 0))
 	if r.plan.queued || r.live.Tries+r.live.Snoozes > 0 || t.Step == state.StepShard {
 		// That it waited for other runs, for its next try, or to be listed, is no lateness.
-		r.lateness = max(min(r.lateness, time.Duration(now-r.asked.Live.Claimed.UnixNano())), 0)
+		r.lateness = max(min(r.lateness, time.Duration(now-r.claim.Live.Claimed.UnixNano())), 0)
 	}
 	r.begun = true
 	d.metrics.starts.Inc()
@@ -324,7 +328,7 @@ func (d *desk) perform(work context.Context, r *run) {
 
 	t.Run, t.Shard, t.Shards = r.key.run, int(r.key.shard), int(r.plan.shards)
 	if r.plan.split {
-		t.Shards, t.Part = r.live.Shards, &r.part
+		t.Shards, t.Part = r.live.Shards, r.part
 	}
 	t.Attempt, t.Token, t.Kill = int(r.key.attempt), r.live.Token, d.kill
 	t.Keeper = r
@@ -342,5 +346,5 @@ func (d *desk) perform(work context.Context, r *run) {
 			r.out, out = w, w
 		}
 	}
-	r.outcome = d.runner.Run(work, t, out)
+	return d.runner.Run(work, t, out)
 }

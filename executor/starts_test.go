@@ -29,7 +29,7 @@ func newCrowdRig() *crowdRig {
 func (r *crowdRig) come(n int) {
 	now := r.wall()
 	for range n {
-		r.add(&run{plan: plan{due: now, start: now}})
+		r.add(&run{plan: &plan{due: now, start: now}})
 	}
 	r.next(now)
 }
@@ -91,7 +91,7 @@ func TestTheEndOfStartsFreesWhoYields(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newCrowdRig()
 		r.begin = func(*run) { r.began() }
-		r.add(&run{plan: plan{due: r.wall() + int64(time.Hour), start: r.wall() + int64(time.Hour)}})
+		r.add(&run{plan: &plan{due: r.wall() + int64(time.Hour), start: r.wall() + int64(time.Hour)}})
 		r.over()
 		require.Equal(t, 1, r.free(), "what is not due yet keeps nobody")
 		r.begin = func(*run) {} // is held up on its way

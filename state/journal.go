@@ -8,8 +8,8 @@ type Claim struct {
 	Job JobID
 	// JobRevision is the job's revision as it was planned.
 	JobRevision int64
-	// Live is the record as it shall be: Run, Shard, Shards, Generation,
-	// Attempt, Owner, Term, Due, Claimed and AtMostOnce are read.
+	// Live is the record as it shall be: what is known of it before it is claimed. The
+	// store may make the record that it answers of it.
 	Live Live
 	// Exclusive runs hold the job's overlap gate; they are not claimed while
 	// another run of the job is live.
@@ -78,8 +78,8 @@ func (s ClaimStatus) String() string {
 // ClaimResult answers a Claim.
 type ClaimResult struct {
 	Status ClaimStatus
-	// Live is the record, with its token, where Status is Claimed.
-	Live Live
+	// Live is the record, with its token, where Status is Claimed; nil where it is not.
+	Live *Live
 	// Part is what a shard of a run that is split is given.
 	Part Part
 	// Limit tells which of the claim's limits was reached, from 1, where the run waits
@@ -93,8 +93,8 @@ type ClaimResult struct {
 // another attempt.
 type Finish struct {
 	// Live is the record as claimed, with its token; but for Tries and Snoozes, which
-	// are those with the ended attempt.
-	Live Live
+	// are those with the ended attempt. It is only read.
+	Live *Live
 	// Attempt is the ended attempt. Its State is the run's verdict unless Retry
 	// is set.
 	Attempt Attempt

@@ -46,7 +46,7 @@ func TestFurtherAttemptUnderAnotherPolicy(t *testing.T) {
 				again, err := client.Claim(t.Context(), claim)
 				require.NoError(t, err)
 				require.Equal(t, res, again, "asked again")
-				end := finishOf(res.Live)
+				end := finishOf(*res.Live)
 				if attempt < 3 {
 					end.Attempt.State, end.Retry = state.StateFailed, due.Add(time.Minute)
 				}
@@ -68,7 +68,7 @@ func TestFurtherAttemptUnderAnotherPolicy(t *testing.T) {
 			res, err := client.Claim(t.Context(), next)
 			require.NoError(t, err)
 			require.Equal(t, state.Claimed, res.Status, "the gate is free again")
-			end := finishOf(res.Live)
+			end := finishOf(*res.Live)
 			_, err = client.Finish(t.Context(), end)
 			require.NoError(t, err)
 		})

@@ -43,7 +43,7 @@ func BenchmarkRun(b *testing.B) {
 					for left.Add(-1) >= 0 {
 						res, err := client.Claim(b.Context(), claim)
 						if err == nil {
-							_, err = client.Finish(b.Context(), finishOf(res.Live))
+							_, err = client.Finish(b.Context(), finishOf(*res.Live))
 						}
 						if err != nil {
 							b.Error(err)

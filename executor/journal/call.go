@@ -260,7 +260,7 @@ func claimBytes(c *state.Claim) int {
 }
 
 func finishBytes(f *state.Finish) int {
-	return liveBytes(&f.Live) + attemptBytes + len(f.Attempt.Node) + len(f.Attempt.Error) + len(f.Attempt.Message) + len(f.Reason) + len(f.Tail) + len(f.Result) +
+	return liveBytes(f.Live) + attemptBytes + len(f.Attempt.Node) + len(f.Attempt.Error) + len(f.Attempt.Message) + len(f.Reason) + len(f.Tail) + len(f.Result) +
 		hookBytesEach*len(f.Hooks)
 }
 

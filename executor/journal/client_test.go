@@ -40,7 +40,7 @@ func hanging(asked *atomic.Int32) *instant {
 func TestAnswersAreTheStores(t *testing.T) {
 	for status := state.Claimed; status <= state.ClaimDisowned; status++ {
 		c := newControl(t, &instant{claim: func(_ context.Context, c state.Claim) (state.ClaimResult, error) {
-			return state.ClaimResult{Status: status, Live: c.Live}, nil
+			return state.ClaimResult{Status: status, Live: &c.Live}, nil
 		}}, server.Config{})
 		res, err := newClient(t, journal.Config{}, c).Claim(t.Context(), claimOf(job, 3, owner, 1))
 		require.NoError(t, err)
@@ -50,16 +50,16 @@ func TestAnswersAreTheStores(t *testing.T) {
 	claim := claimOf(job, 3, owner, 1)
 	res, err := client.Claim(t.Context(), claim)
 	require.NoError(t, err)
-	want := claim.Live
+	want := &claim.Live
 	want.State, want.Token = state.StateRunning, 42
 	require.Equal(t, want, res.Live)
-	cp, err := client.Checkpoint(t.Context(), state.Checkpoint{Live: res.Live, Data: []byte("abc"), Number: 1})
+	cp, err := client.Checkpoint(t.Context(), state.Checkpoint{Live: *res.Live, Data: []byte("abc"), Number: 1})
 	require.NoError(t, err)
 	require.Equal(t, state.CheckpointResult{Status: state.TokenStored, Revision: 3}, cp)
 	last, err := client.GetCheckpoint(t.Context(), state.CheckpointRef{Job: job, Run: want.Run})
 	require.NoError(t, err)
 	require.Equal(t, state.SavedCheckpoint{Data: []byte("half way"), Number: 4, Revision: 9}, last)
-	token, err := client.Finish(t.Context(), finishOf(res.Live))
+	token, err := client.Finish(t.Context(), finishOf(*res.Live))
 	require.NoError(t, err)
 	require.Equal(t, state.TokenStored, token)
 }

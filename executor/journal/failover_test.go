@@ -179,7 +179,7 @@ func TestFailover(t *testing.T) {
 			if results[client][n].Status != state.Claimed {
 				return
 			}
-			token, err := clients[client].Finish(t.Context(), finishOf(results[client][n].Live))
+			token, err := clients[client].Finish(t.Context(), finishOf(*results[client][n].Live))
 			require.NoError(t, err)
 			require.Equal(t, state.TokenStored, token)
 		})
@@ -263,18 +263,18 @@ func TestLifeOfARun(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, first, again)
 
-	cp := state.Checkpoint{Live: first.Live, Data: []byte("one"), Number: 1, Saved: due.Add(time.Second)}
+	cp := state.Checkpoint{Live: *first.Live, Data: []byte("one"), Number: 1, Saved: due.Add(time.Second)}
 	saved, err := client.Checkpoint(t.Context(), cp)
 	require.NoError(t, err)
 	require.Equal(t, state.TokenStored, saved.Status)
 	repeated, err := client.Checkpoint(t.Context(), cp)
 	require.NoError(t, err)
 	require.Equal(t, saved, repeated, "a repetition changes nothing")
-	late := state.Checkpoint{Live: first.Live, Data: []byte("zero"), Number: 1, Saved: due}
+	late := state.Checkpoint{Live: *first.Live, Data: []byte("zero"), Number: 1, Saved: due}
 	_, err = client.Checkpoint(t.Context(), late)
 	require.ErrorIs(t, err, state.ErrCheckpointChanged)
 
-	f := finishOf(first.Live)
+	f := finishOf(*first.Live)
 	f.Attempt.State, f.Attempt.Error, f.Retry = state.StateInterrupted, "drained", due.Add(2*time.Second)
 	token, err := client.Finish(t.Context(), f)
 	require.NoError(t, err)
@@ -306,7 +306,7 @@ func TestLifeOfARun(t *testing.T) {
 		Number: 1, Data: []byte("one"), Token: first.Live.Token, Run: claim.Live.Run, Saved: cp.Saved, Revision: saved.Revision,
 	}, last)
 
-	end := finishOf(second.Live)
+	end := finishOf(*second.Live)
 	end.Tail, end.OutputBytes, end.Reason = []byte{0xff, 'x'}, 12345, "because"
 	token, err = client.Finish(t.Context(), end)
 	require.NoError(t, err)

@@ -122,7 +122,7 @@ func claimOf(job state.JobID, revision int64, owner state.Owner, n int) state.Cl
 
 func finishOf(live state.Live) state.Finish {
 	return state.Finish{
-		Live: live,
+		Live: &live,
 		Attempt: state.Attempt{
 			Number: live.Attempt, Node: live.Owner.Node, Token: live.Token, Term: live.Term,
 			Claimed: live.Claimed, Started: live.Due, Ended: live.Due.Add(time.Second), State: state.StateSucceeded,
@@ -143,7 +143,7 @@ func (s *instant) Claim(ctx context.Context, c state.Claim) (state.ClaimResult, 
 	}
 	live := c.Live
 	live.State, live.Token = state.StateRunning, 42
-	return state.ClaimResult{Status: state.Claimed, Live: live}, nil
+	return state.ClaimResult{Status: state.Claimed, Live: &live}, nil
 }
 
 func (s *instant) Finish(context.Context, state.Finish) (state.TokenStatus, error) {

@@ -96,15 +96,13 @@ func (r *Runner) Close() { r.client.CloseIdleConnections() }
 func (r *Runner) Run(ctx context.Context, t Task, out io.Writer) Outcome {
 	started := time.Now()
 	var o Outcome
-	if t.NoOp && t.Command == nil && t.HTTP == nil {
-		o = r.run(ctx, &t, out) // nobody's code runs, so there is nothing to guard against
-	} else if c := guard(func() { o = r.run(ctx, &t, out) }); c != nil {
-		o = Outcome{State: state.StateFailed, Error: c.Error(), Crashed: true, Started: started}
-		if out != nil {
-			// The stack is for the reader of the output; the writer may be what
-			// crashed, and then there is none.
-			_ = guard(func() { _, o.OutputErr = io.WriteString(out, c.report()) })
-		}
+	switch {
+	case !t.NoOp || t.Command != nil || t.HTTP != nil:
+		o = r.guarded(ctx, t, out)
+	case ctx.Err() != nil:
+		o.stopped(&t, context.Cause(ctx))
+	default:
+		o.State = state.StateSucceeded // nobody's code runs, so there is nothing to guard against
 	}
 	if o.Started.IsZero() {
 		o.Started = started
@@ -113,6 +111,22 @@ func (r *Runner) Run(ctx context.Context, t Task, out io.Writer) Outcome {
 		o.Ended = time.Now()
 	}
 	o.Error = cut(strings.ToValidUTF8(o.Error, "?"), state.MaxErrorBytes)
+	return o
+}
+
+// guarded is Run of somebody's code.
+func (r *Runner) guarded(ctx context.Context, t Task, out io.Writer) (o Outcome) {
+	started := time.Now()
+	c := guard(func() { o = r.run(ctx, &t, out) })
+	if c == nil {
+		return o
+	}
+	o = Outcome{State: state.StateFailed, Error: c.Error(), Crashed: true, Started: started}
+	if out != nil {
+		// The stack is for the reader of the output; the writer may be what
+		// crashed, and then there is none.
+		_ = guard(func() { _, o.OutputErr = io.WriteString(out, c.report()) })
+	}
 	return o
 }
 
@@ -126,8 +140,6 @@ func (r *Runner) run(ctx context.Context, t *Task, out io.Writer) (o Outcome) {
 		return r.command(ctx, t, out)
 	case t.HTTP != nil:
 		return r.request(ctx, t, out)
-	case t.NoOp:
-		o.State = state.StateSucceeded
 	default:
 		o.fail(errors.New("the task has nothing to run"))
 	}

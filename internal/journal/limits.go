@@ -177,7 +177,7 @@ func checkClaim(c *state.Claim) error {
 func checkFinish(f *state.Finish) error {
 	var v state.Violations
 	addRun(&v, f.Live.Job, f.Live.Run, f.Live.Shard)
-	addListing(&v, &f.Live)
+	addListing(&v, f.Live)
 	if l := f.Live.Listing; len(f.List) > 0 && !l.Listed() {
 		v.Add("list", "is not allowed but for a first step that is to list shards")
 	} else if l.Listed() {

@@ -56,7 +56,7 @@ func (g *gated) Claim(ctx context.Context, c state.Claim) (state.ClaimResult, er
 	}
 	live := c.Live
 	live.Token = 42
-	return state.ClaimResult{Status: state.Claimed, Live: live}, nil
+	return state.ClaimResult{Status: state.Claimed, Live: &live}, nil
 }
 
 // nobody leads.

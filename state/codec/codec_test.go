@@ -198,12 +198,14 @@ func TestClaimResults(t *testing.T) {
 		asked := rapid.Bool().Draw(t, "as asked")
 		if r.Status == state.Claimed {
 			if asked {
-				r.Live = c.Live
+				stored := c.Live
+				r.Live = &stored
 				r.Live.State, r.Live.NextTry = state.StateRunning, time.Time{}
 			} else {
-				r.Live = lives.Draw(t, "stored")
+				stored := lives.Draw(t, "stored")
+				r.Live = &stored
 				r.Live.Job = c.Job
-				if sameWords(&c.Live, &r.Live) {
+				if sameWords(&c.Live, r.Live) {
 					t.Skip("by chance")
 				}
 			}
@@ -224,15 +226,16 @@ func TestClaimResults(t *testing.T) {
 
 func TestFinishes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
+		live := keyed.Draw(t, "live")
 		f := state.Finish{
-			Live: keyed.Draw(t, "live"), Attempt: attempts.Draw(t, "attempt"), Retry: times.Draw(t, "retry"), Reason: texts.Draw(t, "reason"),
+			Live: &live, Attempt: attempts.Draw(t, "attempt"), Retry: times.Draw(t, "retry"), Reason: texts.Draw(t, "reason"),
 			Tail: blobs.Draw(t, "tail"), OutputBytes: numbers.Draw(t, "bytes"),
 			Saved: rapid.Bool().Draw(t, "saved"), Reported: rapid.Bool().Draw(t, "reported"),
 			Hooks: hookLists.Draw(t, "hooks"), List: emptyIsNil(rapid.SliceOfN(maps, 0, 3)).Draw(t, "list"),
 		}
 		same(t, f, FinishFromProto(sent(t, FinishToProto(&f))))
 	})
-	require.Equal(t, state.Finish{}, FinishFromProto(nil))
+	require.Equal(t, state.Finish{Live: &state.Live{}}, FinishFromProto(nil))
 }
 
 // Of a live record a checkpoint has what names the run, and the token.

@@ -87,24 +87,25 @@ func ClaimResultToProto(asked *state.Claim, r *state.ClaimResult) *workerv1.Clai
 	if r.Live.Exclusive != asked.Exclusive {
 		p.Exclusive = new(r.Live.Exclusive)
 	}
-	if !sameWords(&asked.Live, &r.Live) {
-		bare := r.Live
+	if !sameWords(&asked.Live, r.Live) {
+		bare := *r.Live
 		bare.Attempts = nil
 		p.Live = LiveToProto(&bare)
 	}
 	return p
 }
 
-// ClaimResultFromProto reads the answer to the claim asked.
+// ClaimResultFromProto reads the answer to the claim asked, of whose record it may make
+// the one that it answers.
 func ClaimResultFromProto(asked *state.Claim, p *workerv1.ClaimAnswer) state.ClaimResult {
 	r := state.ClaimResult{Status: claimStatus(p.GetStatus()), Limit: int(p.GetLimit()), NotBefore: Time(p.GetNotBefore())}
 	if r.Status != state.Claimed {
 		return r
 	}
+	r.Live = &asked.Live
 	if p.GetLive() != nil {
-		r.Live = LiveFromProto(p.GetLive())
+		*r.Live = LiveFromProto(p.GetLive())
 	} else {
-		r.Live = asked.Live
 		r.Live.State = state.StateRunning
 		r.Live.NextTry = time.Time{}
 	}
@@ -144,7 +145,7 @@ func FinishToProto(f *state.Finish) *workerv1.Finish {
 	return &workerv1.Finish{
 		Namespace:   f.Live.Job.Namespace,
 		Job:         f.Live.Job.Name,
-		Live:        LiveToProto(&f.Live),
+		Live:        LiveToProto(f.Live),
 		Exclusive:   f.Live.Exclusive,
 		Token:       f.Live.Token,
 		Attempt:     AttemptToProto(&f.Attempt),
@@ -167,7 +168,7 @@ func FinishFromProto(p *workerv1.Finish) state.Finish {
 	live.Job = state.JobID{Namespace: p.GetNamespace(), Name: p.GetJob()}
 	live.Exclusive, live.Token = p.GetExclusive(), p.GetToken()
 	f := state.Finish{
-		Live:        live,
+		Live:        &live,
 		Retry:       Time(p.GetRetry()),
 		Reason:      p.GetReason(),
 		Detail:      p.GetDetail(),

@@ -48,7 +48,7 @@ func TestClaimsSeeEveryChange(t *testing.T) {
 						all.Go(func() {
 							res, err := s.Claim(ctx, claimOf(jobNo(n), revs[n], owner, i, n%2 == 0))
 							if err == nil && res.Status == state.Claimed {
-								_, err = s.Finish(ctx, endOf(res.Live, state.StateSucceeded))
+								_, err = s.Finish(ctx, endOf(*res.Live, state.StateSucceeded))
 							}
 							mu.Lock()
 							defer mu.Unlock()

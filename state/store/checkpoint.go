@@ -198,7 +198,7 @@ func (s *Store) readOne(ctx context.Context, key string) (kv.KeyValue, error) {
 // has saved, as far as it may have: a success needs no checkpoint any more, and no
 // verdict its progress.
 func (s *Store) dropTraces(r *request, f *state.Finish) {
-	l := &f.Live
+	l := f.Live
 	if f.Saved && f.Attempt.State == state.StateSucceeded {
 		key := s.keys.checkpoint(state.CheckpointRef{Job: l.Job, Run: l.Run, Shard: l.Shard})
 		r.txn.Then = append(r.txn.Then, kv.DeleteRange(key, shardEnd(key)))

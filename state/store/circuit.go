@@ -145,11 +145,11 @@ func (c *circuitStep) done(s *Store, id state.JobID, revision int64) {
 }
 
 // commitVerdict commits a request that gives the run of l, which is not split into
-// shards or is the header of one that is, its verdict rec; build makes it, and send sends
+// shards or is the header of one that is, its verdict; build makes it, and send sends
 // it. Where the run has a circuit the request counts the verdict there, and is made anew
 // while others change the circuit.
 func (s *Store) commitVerdict(
-	ctx context.Context, l *state.Live, rec *state.Record, build func() *request, send func(*request) (kv.TxnResult, error),
+	ctx context.Context, l *state.Live, to state.RunState, at time.Time, build func() *request, send func(*request) (kv.TxnResult, error),
 ) (kv.TxnResult, error) {
 	if l.Circuit == nil || l.Header != 0 {
 		return send(build())
@@ -161,7 +161,7 @@ func (s *Store) commitVerdict(
 			return kv.TxnResult{}, err
 		}
 		step := circuitStep{key: key, was: was}
-		step.next, step.changed = was.After(l.Circuit, l.Job.Name, l.Run, rec.State, rec.Recorded)
+		step.next, step.changed = was.After(l.Circuit, l.Job.Name, l.Run, to, at)
 		r := build()
 		if err := step.addTo(s, r); err != nil {
 			return kv.TxnResult{}, err
@@ -192,10 +192,10 @@ func (s *Store) finishCounted(ctx context.Context, f *state.Finish) (state.Token
 	}
 	var res kv.TxnResult
 	send := func(r *request) (kv.TxnResult, error) { return s.batch.do(ctx, r) }
-	if e.verdict == nil {
+	if !e.to.Verdict() || e.listed {
 		res, err = send(e.request)
 	} else {
-		res, err = s.commitVerdict(ctx, &e.live, e.verdict, func() *request {
+		res, err = s.commitVerdict(ctx, f.Live, e.to, f.Attempt.Ended, func() *request {
 			again, _, _ := s.beginFinish(f) // which went well, and does not depend on the circuit
 			return again.request
 		}, send)

@@ -88,7 +88,7 @@ func TestCircuitOfTwoNodes(t *testing.T) {
 	res, err := other.Claim(t.Context(), broken(claimOf(id, job2, n, 2, false), b))
 	require.NoError(t, err)
 	require.Equal(t, state.Claimed, res.Status)
-	status, err := other.Finish(t.Context(), endOf(res.Live, state.StateFailed))
+	status, err := other.Finish(t.Context(), endOf(*res.Live, state.StateFailed))
 	require.NoError(t, err)
 	require.Equal(t, state.TokenStored, status)
 
@@ -210,7 +210,7 @@ func TestCircuitCountsTheLeaders(t *testing.T) {
 	first, err := other.Claim(t.Context(), broken(claimOf(billing, job, o, 2, false), b))
 	require.NoError(t, err)
 	if first.Status == state.Claimed {
-		_, err = other.Finish(t.Context(), endOf(first.Live, state.StateFailed))
+		_, err = other.Finish(t.Context(), endOf(*first.Live, state.StateFailed))
 		require.NoError(t, err)
 	}
 	r.unregister(n)

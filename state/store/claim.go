@@ -94,8 +94,8 @@ func (s *Store) claim(ctx context.Context, c *state.Claim) (state.ClaimResult, e
 // claiming is a claim on its way, over several tries perhaps.
 type claiming struct {
 	c      *state.Claim
-	live   state.Live // the record that it asks for
-	value  []byte     // encoded
+	live   *state.Live // the record that it asks for
+	value  []byte      // encoded
 	slot   bool
 	last   holder // what is assumed to be at the gate
 	places string // the prefix of the gate's places, of which it takes one; empty: it takes none
@@ -103,10 +103,22 @@ type claiming struct {
 	again  bool // a try was refused
 }
 
+// recordOf is where the record is made that a claim asks for: in the claim, unless the
+// record may get words that the claim has not. Whoever asked compares the two to learn
+// them.
+func recordOf(c *state.Claim) *state.Live {
+	l := &c.Live
+	if c.Token == 0 && c.Gate.Limit == 0 && len(c.Limits) == 0 && l.Place == 0 && l.GateKey == "" && len(l.Holds) == 0 {
+		return l
+	}
+	own := *l
+	return &own
+}
+
 // beginClaim answers the claim to be tried, or nil and the answer.
 func (s *Store) beginClaim(ctx context.Context, c *state.Claim) (*claiming, state.ClaimResult, error) {
-	a := &claiming{c: c, live: c.Live}
-	live := &a.live
+	live := recordOf(c)
+	a := &claiming{c: c, live: live}
 	live.Job, live.Exclusive, live.State, live.NextTry = c.Job, c.Exclusive, state.StateRunning, time.Time{}
 	live.Place, live.GateKey, live.Holds = 0, "", nil
 	_, a.slot = live.Run.Slot()
@@ -183,17 +195,17 @@ func (s *Store) tryClaim(ctx context.Context, a *claiming, closed state.Closed) 
 	c := a.c
 	switch over := passedOver(c, closed); {
 	case over && c.ClosedRevision != 0:
-		res, err := s.claimedBefore(ctx, &a.live, state.ClaimStale)
+		res, err := s.claimedBefore(ctx, a.live, state.ClaimStale)
 		return nil, res, err
 	case over && a.slot && c.Token == 0 && c.Pending == 0:
-		res, err := s.claimedBefore(ctx, &a.live, state.ClaimDecided)
+		res, err := s.claimedBefore(ctx, a.live, state.ClaimDecided)
 		return nil, res, err
 	case c.ClosedRevision != 0:
 		closed.Revision = c.ClosedRevision
 	}
 	changed := s.changed.get()
 	t := &claimTry{
-		c: c, live: &a.live, slot: a.slot, last: a.last, closed: closed.Revision, changed: changed,
+		c: c, live: a.live, slot: a.slot, last: a.last, closed: closed.Revision, changed: changed,
 		seen: s.holders.unchanged(c.Job, c.JobRevision, changed), places: a.places,
 	}
 	if len(a.limits) > 0 {
@@ -216,7 +228,7 @@ func (s *Store) tryClaim(ctx context.Context, a *claiming, closed state.Closed) 
 		t.inVain = s.guessLimits(t, a.again)
 	}
 	if a.places != "" || len(a.limits) > 0 {
-		a.value = marshalClaimed(&a.live)
+		a.value = marshalClaimed(a.live)
 	}
 	s.claimRequest(t, a.value)
 	if t.circuit != nil {
@@ -239,7 +251,7 @@ func (s *Store) claimed(t *claimTry, res kv.TxnResult) state.ClaimResult {
 	if t.circuit != nil {
 		t.circuit.done(s, t.c.Job, res.Revision)
 	}
-	return state.ClaimResult{Status: state.Claimed, Live: *t.live}
+	return state.ClaimResult{Status: state.Claimed, Live: t.live}
 }
 
 // refused says why a try was refused, or that another one is worth it.
@@ -265,7 +277,7 @@ func (s *Store) refused(ctx context.Context, a *claiming, t *claimTry) (res stat
 		if status == state.ClaimStale && a.c.Token == 0 && !mutant.Off(mutant.ReadBack) {
 			// The record of an earlier try may lie where the job's policy was to have
 			// it then, which was not looked at.
-			res, err := s.claimedBefore(ctx, &a.live, status)
+			res, err := s.claimedBefore(ctx, a.live, status)
 			return res, false, err
 		}
 		res = state.ClaimResult{Status: status, Live: v.mine}
@@ -335,7 +347,7 @@ func (s *Store) claimedBefore(ctx context.Context, live *state.Live, otherwise s
 				return state.ClaimResult{}, err
 			}
 			if mine(&stored, live) {
-				return state.ClaimResult{Status: state.Claimed, Live: stored}, nil
+				return state.ClaimResult{Status: state.Claimed, Live: &stored}, nil
 			}
 		}
 	}

@@ -240,7 +240,7 @@ func (r *rig) checkClaimed(c *state.Claim, res state.ClaimResult) {
 	switch res.Status {
 	case state.Claimed:
 		require.True(t, mine)
-		require.Equal(t, stored, res.Live)
+		require.Equal(t, &stored, res.Live)
 		require.Equal(t, state.StateRunning, stored.State)
 		require.Equal(t, state.StateNone, r.verdict(c.Job, l.Run))
 		_, pending := r.get(r.s.keys.pendingRun(c.Job, l.Run))

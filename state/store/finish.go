@@ -74,11 +74,10 @@ func (s *Store) finishAnswer(f *state.Finish, status state.TokenStatus, err erro
 
 // ending is a finish on its way.
 type ending struct {
-	live    state.Live // with the attempt that ended
+	of      *state.Finish
 	to      state.RunState
 	request *request
-	verdict *state.Record // nil: it waits for another attempt, or has listed its shards
-	listed  bool          // its run's shards
+	listed  bool // its run's shards
 }
 
 // beginFinish makes the request, or answers nil and what is known without one.
@@ -89,29 +88,28 @@ func (s *Store) beginFinish(f *state.Finish) (*ending, state.TokenStatus, error)
 	if f.Live.Token == 0 { // which would compare as "is not there"
 		return nil, state.TokenFenced, nil
 	}
-	e := &ending{live: f.Live, to: f.Attempt.State}
-	live := &e.live
+	e := &ending{of: f, to: f.Attempt.State}
+	live := *f.Live
 	live.Attempts = attemptsWith(live.Attempts, &f.Attempt)
 	if !f.Retry.IsZero() {
 		e.to = state.StateWaiting
 		live.State, live.Owner, live.NextTry = e.to, state.Owner{}, f.Retry
-		e.request = s.waitRequest(live)
+		e.request = s.waitRequest(&live)
 		return e, 0, nil
 	}
 	if live.Listing != nil && e.to == state.StateSucceeded && len(f.List) > 0 {
 		e.listed = true
-		e.request = s.listRequest(live, f)
+		e.request = s.listRequest(&live, f)
 		s.dropTraces(e.request, f)
 		return e, 0, nil
 	}
-	rec := verdictOf(live, e.to, f.Reason, f.Attempt.Ended)
+	rec := verdictOf(&live, e.to, f.Reason, f.Attempt.Ended)
 	rec.Detail, rec.Tail, rec.OutputBytes = f.Detail, f.Tail, f.OutputBytes
 	rec.Hooks, rec.Result = f.Hooks, e.to == state.StateSucceeded && len(f.Result) > 0
 	if live.Listing != nil && e.to == state.StateSucceeded {
 		rec.Detail = noShards
 	}
-	e.verdict = &rec
-	e.request, _ = s.verdictRequest(live, &rec)
+	e.request, _ = s.verdictRequest(&live, &rec)
 	s.dropTraces(e.request, f)
 	s.keepResult(e.request, f)
 	return e, 0, nil
@@ -146,7 +144,7 @@ func (s *Store) finished(ctx context.Context, e *ending, res kv.TxnResult, err e
 	stored := res.Succeeded
 	if e.listed {
 		if !stored {
-			if stored, err = s.listed(ctx, &e.live); err != nil {
+			if stored, err = s.listed(ctx, e.of); err != nil {
 				return 0, err
 			}
 		}
@@ -156,17 +154,17 @@ func (s *Store) finished(ctx context.Context, e *ending, res kv.TxnResult, err e
 		return state.TokenStored, nil
 	}
 	if !stored {
-		if res, err = s.look(ctx, s.tokenReads(&e.live)...); err != nil {
+		if res, err = s.look(ctx, s.tokenReads(e.of.Live)...); err != nil {
 			return 0, err
 		}
-		if stored, _, err = s.ended(&e.live, e.to, res); err != nil {
+		if stored, _, err = s.ended(e.of.Live, &e.of.Attempt, e.to, res); err != nil {
 			return 0, err
 		}
 	}
 	if !stored {
 		return state.TokenFenced, nil
 	}
-	s.noteEnd(&e.live, e.to)
+	s.noteEnd(e.of.Live, e.to)
 	return state.TokenStored, nil
 }
 
@@ -313,11 +311,10 @@ func (s *Store) tokenReads(l *state.Live) []kv.Op {
 }
 
 // ended tells, from a refusal, whether an earlier try of the same request was
-// carried out: whether the newest attempt of l, as it ended, is in the record
+// carried out: whether last, the newest attempt of l, as it ended, is in the record
 // that to asks for, or in one that came of that. revision is that of the live
 // record, if it still waits as the request left it.
-func (s *Store) ended(l *state.Live, to state.RunState, res kv.TxnResult) (ok bool, revision int64, err error) {
-	last := &l.Attempts[len(l.Attempts)-1]
+func (s *Store) ended(l *state.Live, last *state.Attempt, to state.RunState, res kv.TxnResult) (ok bool, revision int64, err error) {
 	same := func(a *state.Attempt) bool { return sameEnd(a, last) }
 	in := func(as []state.Attempt) bool { return hasEnd(as, last) }
 	if kvs := res.Results[0].KVs; len(kvs) > 0 {

@@ -128,7 +128,7 @@ func TestLimitPerKey(t *testing.T) {
 	require.Equal(t, state.Claimed, res.Status)
 	require.Equal(t, "acme", res.Live.LimitKey)
 	require.Equal(t, live[0].Holds, res.Live.Holds)
-	r.end(res.Live)
+	r.end(*res.Live)
 	rec, _ := r.record(billing, between.Run)
 	require.Equal(t, "acme", rec.LimitKey)
 	require.Equal(t, state.Claimed, r.claim(claim("acme", each)).Status)

@@ -48,16 +48,16 @@ func (s *Store) listRequest(l *state.Live, f *state.Finish) *request {
 }
 
 // listed tells, after a refusal, whether an earlier try of listRequest was carried out:
-// whether the newest attempt of l is in the run's header, or in the verdict that came of
+// whether the attempt that f ends is in the run's header, or in the verdict that came of
 // it.
-func (s *Store) listed(ctx context.Context, l *state.Live) (bool, error) {
+func (s *Store) listed(ctx context.Context, f *state.Finish) (bool, error) {
+	l, last := f.Live, &f.Attempt
 	header := *l
 	header.Shard = state.HeaderShard
 	res, err := s.look(ctx, kv.Get(s.keys.historyRun(l.Job, l.Run)), kv.Get(s.keys.live(&header)))
 	if err != nil {
 		return false, err
 	}
-	last := &l.Attempts[len(l.Attempts)-1]
 	if verdict := res.Results[0].KVs; len(verdict) > 0 {
 		rec, err := decodeRecord(l.Job, l.Run, verdict[0])
 		if err != nil {

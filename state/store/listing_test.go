@@ -76,7 +76,7 @@ func TestListing(t *testing.T) {
 			got := r.claim(shardClaim(step, job, a, i))
 			require.Equal(t, state.Claimed, got.Status, got.Status.String())
 			require.Equal(t, map[string]string{state.ListParam: text}, got.Part.Params)
-			require.Equal(t, state.TokenStored, r.finish(endOf(got.Live, state.StateSucceeded)))
+			require.Equal(t, state.TokenStored, r.finish(endOf(*got.Live, state.StateSucceeded)))
 			ends[i] = state.Live{Shard: i, State: state.StateSucceeded}
 		}
 		require.Equal(t, state.ClaimDecided, r.claim(shardClaim(step, job, a, 2)).Status, "it was not listed")

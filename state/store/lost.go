@@ -66,7 +66,7 @@ func (s *Store) markLost(ctx context.Context, term state.Term, l *state.Live, no
 	if rec == nil {
 		res, err = send(build())
 	} else {
-		res, err = s.commitVerdict(ctx, &next, rec, build, send)
+		res, err = s.commitVerdict(ctx, &next, rec.State, rec.Recorded, build, send)
 	}
 	if err != nil {
 		return state.Live{}, false, err
@@ -74,7 +74,7 @@ func (s *Store) markLost(ctx context.Context, term state.Term, l *state.Live, no
 	revision := res.Revision
 	if !res.Succeeded {
 		var stored bool
-		if stored, revision, err = s.ended(&next, next.State, res); err != nil {
+		if stored, revision, err = s.ended(&next, &next.Attempts[len(next.Attempts)-1], next.State, res); err != nil {
 			return state.Live{}, false, err
 		}
 		if !stored || next.State == state.StateWaiting && revision == 0 { // claimed since
@@ -120,7 +120,7 @@ func (s *Store) giveUp(ctx context.Context, term state.Term, l *state.Live, rec 
 		at = 1 // a shard's end is in its own record
 	}
 	var value []byte
-	res, err := s.commitVerdict(ctx, l, rec, func() *request {
+	res, err := s.commitVerdict(ctx, l, rec.State, rec.Recorded, func() *request {
 		r := s.foreignRequest(l, rec)
 		value = r.txn.Then[0].Value
 		r.txn.Else = s.tokenReads(l)

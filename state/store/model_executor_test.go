@@ -101,9 +101,9 @@ func (e *modelExecutor) claim(c state.Claim) {
 		e.t.Errorf("claimed %+v and got %+v", c.Live, l)
 	}
 	e.mu.Lock()
-	e.said.claimed = append(e.said.claimed, l)
+	e.said.claimed = append(e.said.claimed, *l)
 	e.mu.Unlock()
-	h := modelHeld{live: l}
+	h := modelHeld{live: *l}
 	for _, have := range e.held {
 		if have.live.Token == l.Token && have.live.Job == l.Job {
 			return // asked twice

@@ -137,7 +137,7 @@ func TestPlacesProperty(t *testing.T) {
 				require.NoError(rt, err)
 				if res.Status == state.Claimed {
 					require.Less(rt, len(live), limit)
-					live = append(live, res.Live)
+					live = append(live, *res.Live)
 				} else {
 					require.Equal(rt, state.ClaimSkipped, res.Status)
 					beyond := slices.ContainsFunc(live, func(l state.Live) bool { return l.Place > limit })

@@ -142,16 +142,18 @@ func (r *rig) start(c state.Claim) state.Live {
 	r.t.Helper()
 	res := r.claim(c)
 	require.Equal(r.t, state.Claimed, res.Status, res.Status.String())
-	return res.Live
+	return *res.Live
 }
 
 func endOf(l state.Live, to state.RunState) state.Finish {
-	return state.Finish{
-		Live: l,
-		Attempt: state.Attempt{
-			Number: l.Attempt, Node: l.Owner.Node, Token: l.Token, Term: l.Term,
-			Claimed: l.Claimed, Started: l.Due, Ended: l.Due.Add(time.Second), State: to,
-		},
+	return state.Finish{Live: &l, Attempt: attemptOf(&l, to)}
+}
+
+// attemptOf is the attempt that is under way, as it ends.
+func attemptOf(l *state.Live, to state.RunState) state.Attempt {
+	return state.Attempt{
+		Number: l.Attempt, Node: l.Owner.Node, Token: l.Token, Term: l.Term,
+		Claimed: l.Claimed, Started: l.Due, Ended: l.Due.Add(time.Second), State: to,
 	}
 }
 

@@ -14,12 +14,12 @@ import (
 type refusal struct {
 	nodeCreate int64
 	closed     state.Closed
-	decided    bool       // the run has a verdict
-	live       bool       // the run has a live record, or one that a verdict made dead
-	mine       state.Live // that record, where this claim's owner and attempt hold it
-	gate       holder     // what is at the gate; read only if the claim relies on it
-	lastDone   bool       // the run that was assumed to be at the gate is over
-	other      holder     // a live record beside the gate
+	decided    bool        // the run has a verdict
+	live       bool        // the run has a live record, or one that a verdict made dead
+	mine       *state.Live // that record, where this claim's owner and attempt hold it; nil: they do not
+	gate       holder      // what is at the gate; read only if the claim relies on it
+	lastDone   bool        // the run that was assumed to be at the gate is over
+	other      holder      // a live record beside the gate
 	jobMod     int64
 	pendingMod int64
 	taken      []taker     // the places at the gate; read only if the claim takes one
@@ -90,7 +90,7 @@ func (s *Store) decodeRefusal(t *claimTry, res kv.TxnResult) (refusal, error) {
 		}
 		v.live = true
 		if mine(l, t.live) {
-			v.mine = *l
+			v.mine = l
 		}
 	}
 	node, _ := next()
@@ -193,12 +193,12 @@ func (v *refusal) judge(t *claimTry) (status state.ClaimStatus, again bool) {
 	c := t.c
 	switch {
 	case v.nodeCreate != t.live.Owner.Revision:
-		v.mine = state.Live{}
+		v.mine = nil
 		return state.ClaimDisowned, false
 	case v.decided:
-		v.mine = state.Live{}
+		v.mine = nil
 		return state.ClaimDecided, false
-	case v.mine.Token != 0 && !mutant.Off(mutant.ReadBack):
+	case v.mine != nil && !mutant.Off(mutant.ReadBack):
 		return state.Claimed, false
 	case v.live && c.Token == 0:
 		return state.ClaimLive, false

@@ -152,7 +152,7 @@ func (s *Store) claimShard(ctx context.Context, c *state.Claim) (state.ClaimResu
 		}
 		if got.Succeeded {
 			live.Token = got.Revision
-			return state.ClaimResult{Status: state.Claimed, Live: live, Part: part}, nil
+			return state.ClaimResult{Status: state.Claimed, Live: &live, Part: part}, nil
 		}
 		res, again, err := s.shardRefused(ctx, c, &live, header)
 		if err != nil || !again {
@@ -211,7 +211,7 @@ func (s *Store) shardRefused(ctx context.Context, c *state.Claim, live, header *
 			return res, false, err
 		}
 		if mine(&stored, live) && !mutant.Off(mutant.ReadBack) {
-			return state.ClaimResult{Status: state.Claimed, Live: stored}, false, nil
+			return state.ClaimResult{Status: state.Claimed, Live: &stored}, false, nil
 		}
 		if c.Token == 0 {
 			return state.ClaimResult{Status: state.ClaimLive}, false, nil
@@ -281,8 +281,8 @@ func (s *Store) header(ctx context.Context, c *state.Claim) (*state.Live, state.
 	if err != nil || made.Status != state.Claimed {
 		return nil, made, err
 	}
-	s.headers.set(k, made.Live)
-	return &made.Live, state.ClaimResult{}, nil
+	s.headers.set(k, *made.Live)
+	return made.Live, state.ClaimResult{}, nil
 }
 
 // claimHeader claims the run of a shard's claim as a whole.

@@ -66,7 +66,7 @@ func (s *Store) conclude(ctx context.Context, term state.Term, header *state.Liv
 		rec.Result = len(left.Results[0].KVs) > 0
 	}
 	value := codec.MarshalRecord(rec)
-	res, err := s.commitVerdict(ctx, header, rec, func() *request { return s.concludeRequest(header, rec, value, seen) },
+	res, err := s.commitVerdict(ctx, header, rec.State, rec.Recorded, func() *request { return s.concludeRequest(header, rec, value, seen) },
 		func(r *request) (kv.TxnResult, error) { return s.lead(ctx, term, r) })
 	if err != nil {
 		return false, err

@@ -200,7 +200,7 @@ func (s *Store) GetResult(ctx context.Context, id state.JobID, run state.RunID) 
 // the run's. What other runs were to work on stays beside
 // their records, to be asked for anew.
 func (s *Store) keepResult(r *request, f *state.Finish) {
-	l := &f.Live
+	l := f.Live
 	if f.Attempt.State != state.StateSucceeded {
 		return
 	}

@@ -181,7 +181,7 @@ func TestRetireJob(t *testing.T) {
 	res := r.claim(c)
 	require.Equal(t, state.Claimed, res.Status)
 	require.False(t, retire(id), "it is live")
-	status, err := r.s.Finish(ctx, endOf(res.Live, state.StateFailed))
+	status, err := r.s.Finish(ctx, endOf(*res.Live, state.StateFailed))
 	require.NoError(t, err)
 	require.Equal(t, state.TokenStored, status)
 	require.False(t, retire(id), "its verdict is kept")

@@ -213,7 +213,7 @@ func TestSubmittedRunEnds(t *testing.T) {
 		c.Live.Run, c.Pending = sub.Pending.Run, entry.Pending.Revision
 		res := r.claim(c)
 		require.Equal(t, state.Claimed, res.Status)
-		f := endOf(res.Live, to)
+		f := endOf(*res.Live, to)
 		f.Result = []byte("done")
 		status, err := r.s.Finish(ctx, f)
 		require.NoError(t, err)

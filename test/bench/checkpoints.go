@@ -95,7 +95,7 @@ func saveFor(ctx context.Context, db kv.KV, d time.Duration) (perSecond float64,
 			if err != nil {
 				return err
 			}
-			c := state.Checkpoint{Live: res.Live, Data: make([]byte, savedBytes), Keep: state.DefaultCheckpointsKept}
+			c := state.Checkpoint{Live: *res.Live, Data: make([]byte, savedBytes), Keep: state.DefaultCheckpointsKept}
 			for time.Since(begun) < d {
 				c.Number++
 				c.Saved = time.Now()

@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/leaderd/leaderd/state"
@@ -97,6 +98,20 @@ func (t *term) addAsked(p *state.Pending, job *timed, now time.Time) {
 	if t.add(e, now) && p.Born < job.job.Born {
 		// It was asked of an earlier job of this name.
 		t.decide(e, state.StateCancelled, state.ReasonDeleted, now)
+	}
+}
+
+// closeUnbegun closes the entries of the other shards of a run of which one was found to
+// have to wait: all of it waits, and is known by its pending key.
+func (t *term) closeUnbegun(found *entry) {
+	if !found.split {
+		return
+	}
+	run := found.runID()
+	for _, e := range slices.Clone(found.job.open) {
+		if e.split && !e.begun && e.waiting == nil && e.pending == nil && !e.deciding && e.runID() == run {
+			t.close(e)
+		}
 	}
 }
 

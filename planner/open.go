@@ -252,6 +252,7 @@ func (t *term) report(s *session, r *workerv1.Report, now time.Time) {
 			if !e.waits { // else it is known by its new pending key
 				t.hedges.earn()
 				t.close(e)
+				t.closeUnbegun(e)
 			}
 		case workerv1.Progress_STEP_BUSY:
 			// It keeps the entry, but another one may be sooner.

@@ -111,3 +111,40 @@ func TestHedgesAreThoseThatWereMade(t *testing.T) {
 	require.Len(t, e.holders, 2)
 	require.InDelta(t, 1, hedges(), 0)
 }
+
+// One shard of a slot's run is enough to find that the run has to wait: no entry of
+// another one holds the watermark from then on.
+func TestAQueuedRunLeavesNoShardBehind(t *testing.T) {
+	tm := newTestTerm(t)
+	sessions := []*session{tm.attending("a"), tm.attending("b"), tm.attending("c")}
+	tm.turn(epoch)
+	v := compile(&state.Job{
+		ID:        state.JobID{Namespace: "default", Name: "split"},
+		Spec:      state.JobSpec{Schedules: []string{"* * * * * *"}, NoOp: true, Overlap: state.OverlapQueue, Shards: &state.Shards{Count: 3}},
+		Effective: epoch, Anchor: epoch, Revision: 1,
+	}, nil)
+	require.NoError(t, v.Broken)
+	job := newTimed(v)
+	slot := epoch.Add(time.Second)
+	first, next := slotEntry(job, v, slot), slotEntry(job, v, slot.Add(time.Second))
+	for _, e := range []*entry{first, next} {
+		require.True(t, tm.add(e, epoch))
+		tm.addHelpers(e, epoch)
+	}
+	require.Len(t, job.open, 6)
+	for _, e := range job.open {
+		if e.shard == 2 && e.due == first.due {
+			s := e.holders[0]
+			require.Contains(t, sessions, s)
+			tm.report(s, &workerv1.Report{Progress: []*workerv1.Progress{{
+				Ref: s.refs[v], Due: e.due, Shard: 2, Attempt: 1, Step: workerv1.Progress_STEP_QUEUED,
+			}}}, slot)
+			break
+		}
+	}
+	require.Len(t, job.open, 3)
+	require.True(t, first.done)
+	hold, held := tm.hold()
+	require.True(t, held)
+	require.Equal(t, slot, hold, "by the slot after it")
+}

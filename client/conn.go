@@ -154,6 +154,8 @@ func repeatable(request any) bool {
 		return !r.GetReplace()
 	case *leaderdv1.SubmitRunRequest:
 		return r.GetIdempotencyKey() != ""
+	case *leaderdv1.RetryRunRequest:
+		return r.GetIdempotencyKey() != ""
 	case *leaderdv1.SubmitRunsRequest:
 		return !slices.ContainsFunc(r.GetRequests(), func(one *leaderdv1.SubmitRunRequest) bool { return one.GetIdempotencyKey() == "" })
 	case *leaderdv1.UpdateJobRequest:

@@ -174,7 +174,7 @@ func TestConnRepeatsOnlyWhatItMay(t *testing.T) {
 func TestEveryCallIsKnown(t *testing.T) {
 	know := map[string]bool{
 		"CreateBackfill": false, "TriggerJob": false, "DeleteJob": false, "DeleteCalendar": false, "RequeueDeadLetter": false,
-		"DropDeadLetter": false, "SubmitRun": false, "SubmitRuns": true, // of none
+		"DropDeadLetter": false, "RetryRun": false, "SubmitRun": false, "SubmitRuns": true, // of none
 		"CancelBackfill": true, "CancelRun": true, "DeleteCheckpoints": false, "SetCheckpoint": true, "ListCheckpoints": true, "ResetCircuit": true, "UpdateCalendar": true,
 		"UpdateJob": true, "PauseJob": true, "ResumeJob": true,
 		"ExplainSlot": true, "GetBackfill": true, "GetCalendar": true, "GetCheckpoint": true, "GetCircuit": true, "GetClusterStatus": true,
@@ -196,6 +196,7 @@ func TestEveryCallIsKnown(t *testing.T) {
 		}
 		return true
 	})
+	require.True(t, repeatable(&leaderdv1.RetryRunRequest{IdempotencyKey: "k"}))
 	for _, m := range []proto.Message{
 		&leaderdv1.UpdateJobRequest{Job: &leaderdv1.Job{Etag: "7"}}, &leaderdv1.PauseJobRequest{Etag: "7"},
 		&leaderdv1.ResumeJobRequest{Etag: "7"}, &leaderdv1.SetCheckpointRequest{Replace: true}, &leaderdv1.UpdateCalendarRequest{Calendar: &leaderdv1.Calendar{Etag: "7"}},

@@ -84,8 +84,8 @@ func (r *run) letGo(f *state.Finish) {
 	k := r.kept
 	r.unkept = true
 	r.keeping.Unlock()
-	// An attempt before may have left something.
-	f.Saved, f.Reported = r.key.attempt > 1, r.key.attempt > 1
+	// An attempt before, or the run that this one repeats, may have left something.
+	f.Saved, f.Reported = r.key.attempt > 1 || r.plan.origin != "", r.key.attempt > 1
 	if k == nil {
 		return
 	}

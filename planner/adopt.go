@@ -77,11 +77,12 @@ func (t *term) openPending(p *state.Pending) {
 }
 
 func (t *term) addAsked(p *state.Pending, job *timed, now time.Time) {
+	shard, split := job.job.shape(p)
 	e := &entry{
-		entryKey: entryKey{job: job, due: p.Requested.UnixMicro(), run: p.Run, shard: job.job.first()},
+		entryKey: entryKey{job: job, due: p.Requested.UnixMicro(), run: p.Run, shard: shard},
 		version:  job.job,
 		pending:  p,
-		split:    job.job.splits(),
+		split:    split,
 	}
 	if was := t.open[e.open()]; was != nil && was.pending != nil && was.pending.Revision < p.Revision {
 		// It was found to have to wait.

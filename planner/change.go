@@ -108,11 +108,15 @@ func (t *term) supersedeEntry(e *entry, to *Job, end ending, now time.Time) {
 // reshape has a run that was asked for begin as its job's newest version has it: with a
 // first step, with shards, or as one piece of work.
 func (t *term) reshape(e *entry) {
-	if e.pending == nil || e.version.Broken != nil || e.shard == e.version.first() && e.split == e.version.splits() {
+	if e.pending == nil || e.version.Broken != nil {
+		return
+	}
+	shard, split := e.version.shape(e.pending)
+	if e.shard == shard && e.split == split {
 		return
 	}
 	delete(t.open, e.open())
-	e.shard, e.split = e.version.first(), e.version.splits()
+	e.shard, e.split = shard, split
 	t.open[e.open()] = e
 }
 

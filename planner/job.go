@@ -120,6 +120,16 @@ func (j *Job) first() int {
 	return 0
 }
 
+// shape tells how a run that was asked for begins: with which shard, and whether it is
+// split when it is claimed. One that repeats some shards of another is, whatever the job's
+// runs are.
+func (j *Job) shape(p *state.Pending) (shard int, split bool) {
+	if p.Split != nil {
+		return 0, true
+	}
+	return j.first(), j.splits()
+}
+
 // due tells whether the job can be due at all.
 func (j *Job) due() bool { return j.Broken == nil && !j.Paused && len(j.schedules.all) > 0 }
 

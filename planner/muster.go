@@ -143,7 +143,7 @@ func (t *term) shardFinished(job *timed, run state.RunID, shard int, to state.Ru
 			m.ended = make(map[int]struct{})
 		}
 		m.ended[shard] = struct{}{}
-		if m.split == nil || to != state.StateSucceeded || len(m.ended) >= m.split.Total() {
+		if m.split == nil || to != state.StateSucceeded || len(m.ended) >= m.split.Left() {
 			t.muster(k.job, k.run)
 		}
 	}
@@ -280,6 +280,7 @@ func (t *term) nodeLost(node string, header *state.Live, now time.Time) bool {
 func (t *term) musterShard(job *timed, header *state.Live, ta *tally, shard int, now time.Time) {
 	l := ta.shards[shard]
 	_, left := ta.gone[shard]
+	left = left || ta.carried(shard)
 	switch node := ta.split.Part(shard).Node; {
 	case l == nil || l.State != state.StateWaiting:
 	case t.nodeLost(node, header, now):

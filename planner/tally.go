@@ -31,6 +31,8 @@ func newTally(split *state.Split, shards []state.Live, lost func(node string) bo
 	}
 	for i, l := range t.shards {
 		switch {
+		case l == nil && t.carried(i):
+			t.succeeded++
 		case l == nil && lost(split.Part(i).Node):
 			t.leave(i, fate{state: state.StateMissed, reason: state.ReasonNodeGone})
 		case l == nil:
@@ -48,6 +50,9 @@ func newTally(split *state.Split, shards []state.Live, lost func(node string) bo
 	return t
 }
 
+// carried tells whether a shard succeeded in an earlier run, and is not made again.
+func (t *tally) carried(shard int) bool { return t.split.CarriedFrom(shard) != "" }
+
 // leave gives a shard that has no record up.
 func (t *tally) leave(shard int, why fate) {
 	if t.gone == nil {
@@ -60,7 +65,7 @@ func (t *tally) leave(shard int, why fate) {
 // leaveMissing gives up all that have no record.
 func (t *tally) leaveMissing(why fate) {
 	for i, l := range t.shards {
-		if _, left := t.gone[i]; l == nil && !left {
+		if _, left := t.gone[i]; l == nil && !left && !t.carried(i) {
 			t.leave(i, why)
 		}
 	}
@@ -129,7 +134,7 @@ const maxNamed = 10
 func (t *tally) detail(needed int) string {
 	var which []string
 	for i, l := range t.shards {
-		if l != nil && l.State == state.StateSucceeded {
+		if l != nil && l.State == state.StateSucceeded || l == nil && t.carried(i) {
 			continue
 		}
 		if len(which) == maxNamed {
@@ -155,6 +160,10 @@ func (t *tally) record(header *state.Live, f fate, now time.Time) state.Record {
 	for i, l := range t.shards {
 		end := &rec.Ends[i]
 		end.Shard = i
+		if l == nil && t.carried(i) {
+			end.State = state.StateSucceeded
+			continue
+		}
 		if l == nil {
 			why := t.gone[i]
 			end.State, end.End = why.state, &state.ShardEnd{Reason: why.reason, Detail: why.detail, Recorded: now}

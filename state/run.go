@@ -300,6 +300,9 @@ type Pending struct {
 	Queued time.Time
 	// Origin is the run that this one repeats; empty for others.
 	Origin RunID
+	// Split is what it is split into whatever its job says, of a run that repeats some
+	// shards of another; nil for others.
+	Split *Split
 	// LimitKey is the key by which it counts at limits that are per key.
 	LimitKey string
 	// Chain tells of the runs before it.

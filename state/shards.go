@@ -39,6 +39,10 @@ type Split struct {
 	Shards
 	// Nodes are the executors of a broadcast's shards, in order.
 	Nodes []string
+	// Carried are shards that succeeded in earlier runs, of a run that repeats what else
+	// was of one: they are not claimed, and count as succeeded. Resumed are others that go
+	// on from the last checkpoints of earlier runs. See Record.Unfinished.
+	Carried, Resumed []ShardsOf
 }
 
 // Part is what one shard is given beside its number.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"time"
 
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -98,10 +99,7 @@ func (s *deadLetterService) RequeueDeadLetter(
 	var err error
 	for range 3 {
 		p.Requested = s.cfg.Wall()
-		p.Run = state.TriggerRunID(p.Requested, rand.Uint32())
-		if p.Origin.Kind().Given() {
-			p.Run = state.SubmitRunID(p.Requested, rand.Uint64())
-		}
+		p.Run = repeatRunID(p.Origin, p.Requested)
 		if _, err = s.cfg.DeadLetters.RequeueDead(ctx, p); !errors.Is(err, store.ErrExists) {
 			break
 		}
@@ -110,6 +108,15 @@ func (s *deadLetterService) RequeueDeadLetter(
 		return nil, s.fail(ctx, writes, req.GetName(), err)
 	}
 	return &leaderdv1.RequeueDeadLetterResponse{Run: runName(p.Job, p.Run)}, nil
+}
+
+// repeatRunID is the id of a run that repeats another: a submitted one, if that may have
+// been given something, which the new one then gets.
+func repeatRunID(origin state.RunID, now time.Time) state.RunID {
+	if origin.Kind().Given() {
+		return state.SubmitRunID(now, rand.Uint64())
+	}
+	return state.TriggerRunID(now, rand.Uint32())
 }
 
 // DropDeadLetter implements leaderdv1.DeadLetterServiceServer.

@@ -248,6 +248,7 @@ func runOf(e *store.RunEntry) *leaderdv1.Run {
 		if !e.Pending.Queued.IsZero() {
 			res.Reason, res.Detail = state.ReasonQueued, "waits for other runs since "+e.Pending.Queued.UTC().Format(time.RFC3339)
 		}
+		ofSplit(res, e)
 		ofOthers(res, e, e.Pending.Origin, e.Pending.LimitKey, &e.Pending.Chain)
 	}
 	return res

@@ -137,6 +137,7 @@ type Config struct {
 	Backfills   Backfiller
 	Calendars   CalendarKeeper
 	Canceller   Canceller
+	Repeater    Repeater
 	Checkpoint  CheckpointKeeper
 	Runs        RunReader
 	DeadLetters DeadLetterKeeper
@@ -172,6 +173,7 @@ func (c *Config) Validate() error {
 		{"Backfills", c.Backfills == nil},
 		{"Calendars", c.Calendars == nil},
 		{"Canceller", c.Canceller == nil},
+		{"Repeater", c.Repeater == nil},
 		{"Checkpoint", c.Checkpoint == nil},
 		{"Runs", c.Runs == nil},
 		{"DeadLetters", c.DeadLetters == nil},

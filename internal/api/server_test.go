@@ -99,7 +99,7 @@ func serve(t *testing.T, wrap func(kv.KV) kv.KV) *served {
 	cache, nodes := st.JobsCache(), st.NodesCache()
 	s := &served{db: mem, store: st}
 	server, err := New(Config{
-		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Submitter: st, Canceller: st, Backfills: st, Calendars: st, Checkpoint: st,
+		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Submitter: st, Canceller: st, Repeater: st, Backfills: st, Calendars: st, Checkpoint: st,
 		Runs: st, DeadLetters: st, Circuits: st, Watermark: st,
 		Leadership: leadership{}, Nodes: nodes, Jobs: counts{&s.adhoc}, Wall: s.wall, Queue: &s.queue, Holders: st,
 	})
@@ -194,7 +194,7 @@ func requireBadFields(t *testing.T, err error, fields ...string) {
 
 func TestConfigNamesWhatIsMissing(t *testing.T) {
 	_, err := New(Config{})
-	for _, field := range []string{"Node", "Reader", "Lister", "Versions", "Putter", "Pauser", "Triggerer", "Canceller", "Checkpoint", "Runs", "Watermark", "Leadership", "Nodes", "Jobs"} {
+	for _, field := range []string{"Node", "Reader", "Lister", "Versions", "Putter", "Pauser", "Triggerer", "Canceller", "Repeater", "Checkpoint", "Runs", "Watermark", "Leadership", "Nodes", "Jobs"} {
 		require.ErrorContains(t, err, field+": is required")
 	}
 }

@@ -52,6 +52,10 @@ func (s *runService) ListShards(ctx context.Context, req *leaderdv1.ListShardsRe
 	until, size := min(from+limit, split.Total()), 0
 	for i := from; i < until; i++ {
 		shard := shardOf(split, i, shards[i])
+		if carried := split.CarriedFrom(i); carried != "" {
+			shard.CarriedFrom = runName(id, carried)
+			shard.State = leaderdv1.Run_STATE_SUCCEEDED
+		}
 		if size += proto.Size(shard); i > from && size > store.MaxPageBytes {
 			until = i
 			break
@@ -77,6 +81,8 @@ func shardsOf(e *store.RunEntry) (*state.Split, map[int]*state.Live) {
 		}
 	case len(e.Live) > 0:
 		split, all = e.Live[0].Split, e.Live[1:]
+	case e.Pending != nil:
+		split = e.Pending.Split
 	}
 	if split == nil {
 		return nil, nil
@@ -170,8 +176,20 @@ func ofSplit(res *leaderdv1.Run, e *store.RunEntry) {
 		last = append(last, res.GetAttempts()[k-1]) // of the first step
 	}
 	size := 0
+	for i := range split.Carried {
+		of := &leaderdv1.CarriedShards{Run: runName(e.Job, split.Carried[i].Run)}
+		for _, shard := range split.Carried[i].Shards {
+			of.Shards = append(of.Shards, int32(shard)) //nolint:gosec // bounded by state.MaxShards
+		}
+		res.Carried = append(res.Carried, of)
+	}
 	for i := range split.Total() {
 		l := shards[i]
+		if split.CarriedFrom(i) != "" {
+			n.Succeeded++
+			n.Carried++
+			continue
+		}
 		if l == nil {
 			n.Pending++
 			continue
@@ -199,7 +217,7 @@ func ofSplit(res *leaderdv1.Run, e *store.RunEntry) {
 	if size > maxAttemptBytes {
 		res.Attempts = last
 	}
-	if e.Record != nil {
+	if e.Record != nil || len(e.Live) == 0 {
 		return
 	}
 	header := &e.Live[0]

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -132,12 +131,7 @@ func (s *submissionService) submission(v *state.Violations, req *leaderdv1.Submi
 	if n := len(sub.Payload); n > state.MaxPayloadBytes {
 		v.Add("payload", "has %d bytes, at most %d are allowed", n, state.MaxPayloadBytes)
 	}
-	if n := len(sub.Key); n > state.MaxKeyBytes {
-		v.Add("idempotencyKey", "has %d bytes, at most %d are allowed", n, state.MaxKeyBytes)
-	}
-	if !utf8.ValidString(sub.Key) {
-		v.Add("idempotencyKey", "is not valid UTF-8")
-	}
+	checkKey(v, sub.Key)
 	if ttl := req.GetIdempotencyTtl(); ttl != nil && checkDuration(v, "idempotencyTtl", ttl) {
 		sub.KeyTTL = ttl.AsDuration()
 		if sub.KeyTTL < state.MinKeyTTL || sub.KeyTTL > state.MaxKeyTTL {

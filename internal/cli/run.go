@@ -17,7 +17,7 @@ import (
 func runCommand(d Deps) *cobra.Command {
 	o := &dialer{}
 	c := group("run", "Ask for runs, look at them, live and past, and end them",
-		runList(d, o), runGet(d, o), runShards(d, o), runSubmit(d, o), runWait(d, o), runResult(d, o), runCancel(d, o), runCheckpoint(d, o))
+		runList(d, o), runGet(d, o), runShards(d, o), runSubmit(d, o), runWait(d, o), runResult(d, o), runCancel(d, o), runRetry(d, o), runCheckpoint(d, o))
 	c.Aliases = []string{"runs"}
 	o.bind(c.PersistentFlags(), d)
 	return c

@@ -33,6 +33,9 @@ func printRun(d Deps, r *leaderdv1.Run) error {
 	if r.GetOrigin() != "" {
 		t.row("repeats:", runID(r.GetOrigin()))
 	}
+	if len(r.GetCarried()) > 0 {
+		t.row("carried over:", carriedRow(r))
+	}
 	if key := r.GetLimitKey(); key != "" {
 		t.row("limit key:", printableOutput(key))
 	}

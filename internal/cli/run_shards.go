@@ -86,6 +86,10 @@ func listShards(ctx context.Context, d Deps, a *api, run string, f format, only 
 func shardRow(s *leaderdv1.Shard, now time.Time) []string {
 	row := []string{shardName(s.GetNumber()), stateName(s.GetState()), s.GetReason(), s.GetNode(), "0", "", "", "", given(s), ""}
 	n := len(s.GetAttempts())
+	if s.GetCarriedFrom() != "" {
+		row[2] = "carried from " + runID(s.GetCarriedFrom())
+		return row
+	}
 	if n == 0 {
 		return row
 	}
@@ -131,6 +135,9 @@ func given(s *leaderdv1.Shard) string {
 func shardCounts(n *leaderdv1.ShardCounts) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d of %d succeeded", n.GetSucceeded(), n.GetTotal())
+	if n.GetCarried() > 0 {
+		fmt.Fprintf(&text, " (%d carried over)", n.GetCarried())
+	}
 	for _, x := range []struct {
 		n    int32
 		what string

@@ -243,6 +243,13 @@ func factOf(job string, run *leaderdv1.Run) history.Run {
 	if n := run.GetShards(); n != nil {
 		r.Shards, r.Needed = int(n.GetTotal()), int(n.GetMinSuccess())
 	}
+	for _, of := range run.GetCarried() {
+		carried := history.Carried{Run: runID(of.GetRun())}
+		for _, shard := range of.GetShards() {
+			carried.Shards = append(carried.Shards, int(shard))
+		}
+		r.Carried = append(r.Carried, carried)
+	}
 	for _, at := range run.GetAttempts() {
 		r.Attempts = append(r.Attempts, history.Attempt{
 			Shard: int(at.GetShard()), Number: int(at.GetNumber()), Token: at.GetToken(), Term: at.GetTerm(), Node: at.GetNode(), State: stateName(at.GetState()), Snoozed: at.GetSnoozed(),

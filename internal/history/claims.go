@@ -174,7 +174,7 @@ func (c *checker) attempts(j *job, r *Run) {
 // shards checks the verdict of a run that was split against the last attempts of its
 // shards.
 func (c *checker) shards(j *job, r *Run, last map[int]*Attempt) {
-	succeeded := 0
+	succeeded := c.carried(j, r)
 	for shard, a := range last {
 		if shard == ListShard {
 			if a.State != "succeeded" || a.Snoozed {

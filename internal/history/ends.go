@@ -30,6 +30,7 @@ func (c *checker) checkpoints(j *job) {
 		}
 		all[key] = append(all[key], p)
 	}
+	c.copied(j)
 	if !c.has(WorkLog) {
 		return
 	}

@@ -198,6 +198,8 @@ type Run struct {
 	// Shards is how many parts a run that is split has, and Needed how many of them
 	// must succeed; 0 for any other run, such as one that has listed none.
 	Shards, Needed int
+	// Carried are those of its shards that succeeded before, and have no attempts in it.
+	Carried []Carried
 	// Override is set where it was allowed to start beside other runs.
 	Override bool
 	// Asked is when it was due as its pending key has it, of a run that was asked for

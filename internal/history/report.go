@@ -13,7 +13,7 @@ type Rule string
 const (
 	// 1: at most one claim per attempt, and work starts only by a claim.
 	Twice     Rule = "twice"     // an attempt started or was claimed twice, or an at-most-once run again
-	Again     Rule = "again"     // a further attempt at a run that had succeeded, or still ran, or was over
+	Again     Rule = "again"     // a further attempt at a run or shard that had succeeded, or still ran, or was over
 	Unclaimed Rule = "unclaimed" // work started without a claim
 	Silent    Rule = "silent"    // an attempt succeeded that no work wrote down
 	Tokens    Rule = "tokens"    // attempts' numbers and tokens do not rise together

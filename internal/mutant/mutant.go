@@ -40,6 +40,7 @@ const (
 	QueueOrder   Guard = "queue-order"   // claims do not ask whether runs that were due earlier wait
 	QueuedSlot   Guard = "queued-slot"   // a slot that waits for others counts as one without a record
 	ShardsEnded  Guard = "shards-ended"  // the verdict of a run that is split does not ask whether its shards have ended
+	Carried      Guard = "carried"       // a shard that is carried over can be claimed all the same
 	Circuit      Guard = "circuit"       // claims do not ask whether their circuit is open
 	CancelWish   Guard = "cancel-wish"   // the wish that a run ends is forgotten with the leader that heard it
 )
@@ -49,6 +50,6 @@ func Guards() []Guard {
 	return []Guard{
 		TermFence, Registration, JobRevision, JobsChanged, History, LiveRecord, GateVerdict, Closed, FinishToken, FirstVerdict,
 		Conflicts, ReadBack, SelfFence, SlotTrust, OwnerGone, AtMostOnce, Watermark, Replay, DeletedNote, Early, Checkpoint, Hedge,
-		Terminator, Places, QueueOrder, QueuedSlot, ShardsEnded, Circuit, CancelWish,
+		Terminator, Places, QueueOrder, QueuedSlot, ShardsEnded, Carried, Circuit, CancelWish,
 	}
 }

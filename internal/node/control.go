@@ -162,7 +162,7 @@ func (n *Node) services(c *control, catalog *planner.Catalog, jobs *store.JobsCa
 		return nil, nil, err
 	}
 	public, err := api.New(api.Config{
-		Node: n.cfg.Name, Reader: c.store, Lister: jobs, Versions: c.store, Putter: c.store, Pauser: c.store, Triggerer: c.store, Submitter: c.store, Canceller: c.store, Backfills: c.store,
+		Node: n.cfg.Name, Reader: c.store, Lister: jobs, Versions: c.store, Putter: c.store, Pauser: c.store, Triggerer: c.store, Submitter: c.store, Canceller: c.store, Repeater: c.store, Backfills: c.store,
 		Calendars: c.store, Checkpoint: c.store, Queue: leaderQueue{c.observer, n.dial}, Holders: c.store,
 		Runs: c.store, DeadLetters: c.store, Circuits: c.store, Watermark: c.store, Leadership: leadership{c.observer}, Nodes: nodes, Jobs: catalog,
 		Logger: n.log.Named("api"),

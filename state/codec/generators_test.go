@@ -140,12 +140,22 @@ var (
 		}
 		return h
 	})
+	shardsOf = emptyIsNil(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) state.ShardsOf {
+		return state.ShardsOf{
+			Run:    state.RunID(texts.Draw(t, "run")),
+			Shards: rapid.SliceOfN(rapid.IntRange(0, state.MaxShards), 1, 5).Draw(t, "shards"),
+		}
+	}), 0, 3))
+
 	splits = rapid.Custom(func(t *rapid.T) *state.Split {
 		s := shardSpecs.Draw(t, "shards")
 		if s == nil {
 			return nil
 		}
-		return &state.Split{Shards: *s, Nodes: emptyIsNil(rapid.SliceOfN(texts, 0, 3)).Draw(t, "nodes")}
+		return &state.Split{
+			Shards: *s, Nodes: emptyIsNil(rapid.SliceOfN(texts, 0, 3)).Draw(t, "nodes"),
+			Carried: shardsOf.Draw(t, "carried"), Resumed: shardsOf.Draw(t, "resumed"),
+		}
 	})
 	holds = emptyIsNil(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) state.Hold {
 		return state.Hold{

@@ -92,11 +92,42 @@ func listingFromProto(p *leaderdv1.DynamicShards) *state.Listing {
 	return l
 }
 
-func splitToProto(s *state.Split) *statev1.Split {
+// SplitToProto is what a run is split into in its stored form.
+func SplitToProto(s *state.Split) *statev1.Split {
 	if s == nil {
 		return nil
 	}
-	return &statev1.Split{Shards: recordedShards(&s.Shards), Nodes: s.Nodes}
+	return &statev1.Split{
+		Shards: recordedShards(&s.Shards), Nodes: s.Nodes, Carried: shardsOfToProto(s.Carried), Resumed: shardsOfToProto(s.Resumed),
+	}
+}
+
+func shardsOfToProto(of []state.ShardsOf) []*statev1.ShardsOf {
+	if len(of) == 0 {
+		return nil
+	}
+	ps := make([]*statev1.ShardsOf, len(of))
+	for i := range of {
+		ps[i] = &statev1.ShardsOf{Run: string(of[i].Run), Shards: make([]int32, len(of[i].Shards))}
+		for j, n := range of[i].Shards {
+			ps[i].Shards[j] = int32(n) //nolint:gosec // bounded by state.MaxShards
+		}
+	}
+	return ps
+}
+
+func shardsOfFromProto(ps []*statev1.ShardsOf) []state.ShardsOf {
+	if len(ps) == 0 {
+		return nil
+	}
+	of := make([]state.ShardsOf, len(ps))
+	for i, p := range ps {
+		of[i] = state.ShardsOf{Run: state.RunID(p.GetRun()), Shards: make([]int, len(p.GetShards()))}
+		for j, n := range p.GetShards() {
+			of[i].Shards[j] = int(n)
+		}
+	}
+	return of
 }
 
 // recordedShards is ShardsToProto for records: see wire.shards.
@@ -108,11 +139,14 @@ func recordedShards(s *state.Shards) *leaderdv1.Shards {
 	return p
 }
 
-func splitFromProto(p *statev1.Split) *state.Split {
+// SplitFromProto is the inverse of SplitToProto.
+func SplitFromProto(p *statev1.Split) *state.Split {
 	if p == nil {
 		return nil
 	}
-	s := &state.Split{Nodes: p.GetNodes()}
+	s := &state.Split{
+		Nodes: p.GetNodes(), Carried: shardsOfFromProto(p.GetCarried()), Resumed: shardsOfFromProto(p.GetResumed()),
+	}
 	if shards := ShardsFromProto(p.GetShards()); shards != nil {
 		s.Shards = *shards
 	}
@@ -229,7 +263,21 @@ func (w *wire) split(field protowire.Number, s *state.Split) {
 		var name wire = []byte(node)
 		all.nested(2, name)
 	}
+	all.shardsOf(3, s.Carried)
+	all.shardsOf(4, s.Resumed)
 	w.nested(field, all)
+}
+
+func (w *wire) shardsOf(field protowire.Number, of []state.ShardsOf) {
+	for i := range of {
+		var one, numbers wire
+		one.text(1, string(of[i].Run))
+		for _, n := range of[i].Shards {
+			numbers = protowire.AppendVarint(numbers, uint64(n)) //nolint:gosec // numbers of shards are not negative
+		}
+		one.bytes(2, numbers)
+		w.nested(field, one)
+	}
 }
 
 func (w *wire) shardEnd(field protowire.Number, e *state.ShardEnd) {

@@ -111,28 +111,38 @@ func (s *Store) GetCheckpoint(ctx context.Context, of state.CheckpointRef) (stat
 }
 
 func (s *Store) getCheckpoint(ctx context.Context, of state.CheckpointRef) (state.SavedCheckpoint, error) {
+	head, slot, err := s.lastCheckpoint(ctx, of)
+	if err != nil || head.Key == "" {
+		return state.SavedCheckpoint{}, err
+	}
+	c, err := savedCheckpoint(slot)
+	c.Revision = head.ModRevision
+	return c, err
+}
+
+// lastCheckpoint reads the head of a shard's checkpoints and the last of them; none has a
+// name where there is none.
+func (s *Store) lastCheckpoint(ctx context.Context, of state.CheckpointRef) (head, slot kv.KeyValue, err error) {
 	key := s.keys.checkpoint(of)
 	for range maxTries {
 		head, err := s.readOne(ctx, key)
 		if err != nil || head.Key == "" {
-			return state.SavedCheckpoint{}, err
+			return kv.KeyValue{}, kv.KeyValue{}, err
 		}
 		want, err := decodeCheckpoint(head)
 		if err != nil {
-			return state.SavedCheckpoint{}, err
+			return kv.KeyValue{}, kv.KeyValue{}, err
 		}
 		slot, err := s.readOne(ctx, checkpointSlot(key, want.GetNumber()%int64(max(want.GetKeep(), 1))))
 		if err != nil {
-			return state.SavedCheckpoint{}, err
+			return kv.KeyValue{}, kv.KeyValue{}, err
 		}
 		// Both are of one transaction, unless another one came in between.
 		if slot.ModRevision == head.ModRevision {
-			c, err := savedCheckpoint(slot)
-			c.Revision = head.ModRevision
-			return c, err
+			return head, slot, nil
 		}
 	}
-	return state.SavedCheckpoint{}, ErrContended
+	return kv.KeyValue{}, kv.KeyValue{}, ErrContended
 }
 
 // ListCheckpoints answers the checkpoints of a shard that are kept, the newest

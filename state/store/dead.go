@@ -128,12 +128,11 @@ func (s *Store) RequeueDead(ctx context.Context, p state.Pending) (state.Pending
 			return p, err
 		}
 		l := letter{run: p.Origin, revision: rec.Revision}
-		var payload []byte
-		p.Chain, p.LimitKey = rec.Chain, rec.LimitKey
+		payload, err := s.takeOver(ctx, &p, &rec)
+		if err != nil {
+			return p, err
+		}
 		if p.Origin.Kind().Given() {
-			if payload, err = s.GetPayload(ctx, p.Job, p.Origin); err != nil {
-				return p, err
-			}
 			if err := s.lookForRecords(ctx, p.Job, []*letter{&l}); err != nil {
 				return p, fmt.Errorf("requeue %s %s: %w", p.Job, p.Origin, err)
 			}

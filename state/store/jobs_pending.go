@@ -119,10 +119,14 @@ func (s *Store) putPending(ctx context.Context, p *state.Pending, dead *letter, 
 	return 0, ErrContended
 }
 
+// stable encodes maps in one order: see state/codec.
+var stable = proto.MarshalOptions{Deterministic: true}
+
 func marshalPending(p *state.Pending) ([]byte, error) {
-	return proto.Marshal(&statev1.Pending{
+	return stable.Marshal(&statev1.Pending{
 		Requested: codec.Micros(p.Requested), Actor: p.Actor, Reason: p.Reason, AllowOverlap: p.AllowOverlap,
 		Origin: string(p.Origin), LimitKey: p.LimitKey, Correlation: p.Correlation, Upstream: codec.UpstreamToProto(p.Upstream),
+		Split: codec.SplitToProto(p.Split),
 	})
 }
 
@@ -164,6 +168,7 @@ func (s *Store) DecodePending(from kv.KeyValue) (state.Pending, error) {
 		Queued:       codec.Time(message.GetQueued()),
 		Origin:       state.RunID(message.GetOrigin()),
 		LimitKey:     message.GetLimitKey(),
+		Split:        codec.SplitFromProto(message.GetSplit()),
 		Chain:        codec.ChainFromProto(&message),
 	}, nil
 }

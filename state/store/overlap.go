@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	statev1 "github.com/leaderd/leaderd/proto/leaderd/state/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
@@ -272,12 +270,12 @@ func queuedValue(own *state.Pending, live *state.Live) ([]byte, error) {
 	p := &statev1.Pending{
 		Requested: codec.Micros(own.Requested), Actor: own.Actor, Reason: own.Reason, AllowOverlap: own.AllowOverlap,
 		Queued: codec.Micros(live.Claimed), Origin: string(own.Origin), LimitKey: own.LimitKey,
-		Correlation: own.Correlation, Upstream: codec.UpstreamToProto(own.Upstream),
+		Correlation: own.Correlation, Upstream: codec.UpstreamToProto(own.Upstream), Split: codec.SplitToProto(own.Split),
 	}
 	if own.Run == "" {
 		p.Requested = codec.Micros(live.Due)
 	}
-	return proto.Marshal(p)
+	return stable.Marshal(p)
 }
 
 // SweepPending deletes the pending key of a run that has another record: such a

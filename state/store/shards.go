@@ -133,7 +133,8 @@ func (s *Store) claimShard(ctx context.Context, c *state.Claim) (state.ClaimResu
 			return res, err
 		}
 		part := header.Split.Part(c.Live.Shard)
-		if c.Live.Shard < 0 || c.Live.Shard >= header.Split.Total() || part.Node != "" && part.Node != c.Live.Owner.Node {
+		carried := header.Split.CarriedFrom(c.Live.Shard) != "" && !mutant.Off(mutant.Carried)
+		if carried || c.Live.Shard < 0 || c.Live.Shard >= header.Split.Total() || part.Node != "" && part.Node != c.Live.Owner.Node {
 			return state.ClaimResult{Status: state.ClaimDecided}, nil // by an older plan: it is not this owner's to run
 		}
 		live := c.Live
@@ -146,7 +147,15 @@ func (s *Store) claimShard(ctx context.Context, c *state.Claim) (state.ClaimResu
 				return state.ClaimResult{Status: state.ClaimStale}, err
 			}
 		}
-		got, err := s.batch.do(ctx, s.shardRequest(c, &live, header))
+		r := s.shardRequest(c, &live, header)
+		if from := header.Split.ResumedFrom(live.Shard); from != "" && c.Token == 0 {
+			saved, err := s.copyCheckpoint(ctx, c.Job, from, live.Run, live.Shard)
+			if err != nil {
+				return state.ClaimResult{}, err
+			}
+			s.addOps(r, saved)
+		}
+		got, err := s.batch.do(ctx, r)
 		if err != nil {
 			return state.ClaimResult{}, err
 		}
@@ -297,9 +306,19 @@ func (s *Store) claimHeader(ctx context.Context, c *state.Claim) (state.ClaimRes
 	return s.claim(ctx, &of)
 }
 
-// splitOf is what a run of the claim's job is split into, as the job is now; ok is false
-// where that is not as the claim has it.
+// splitOf is what a run of the claim's job is split into, as the job is now, or as the
+// wish for it has it; ok is false where these are not as the claim has them.
 func (s *Store) splitOf(ctx context.Context, c *state.Claim) (split *state.Split, ok bool, err error) {
+	if c.Pending != 0 {
+		found, err := s.readOne(ctx, s.keys.pendingRun(c.Job, c.Live.Run))
+		if err != nil || found.ModRevision != c.Pending {
+			return nil, false, err
+		}
+		p, err := s.DecodePending(found)
+		if err != nil || p.Split != nil {
+			return p.Split, err == nil, err
+		}
+	}
 	res, err := s.look(ctx, kv.Get(s.keys.job(c.Job)), kv.GetRange(s.keys.nodes(), end(s.keys.nodes()), 0))
 	if err != nil {
 		return nil, false, err

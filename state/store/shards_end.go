@@ -57,16 +57,29 @@ func (s *Store) conclude(ctx context.Context, term state.Term, header *state.Liv
 	if header.Token == 0 || !header.IsHeader() { // which would compare as "is not there"
 		return false, nil
 	}
+	var result []kv.Op // that another run left
 	if first := rec.ShardEnd(0); first != nil && first.State == state.StateSucceeded {
 		// What it left goes with the record, which so must tell of it.
-		left, err := s.look(ctx, keyOnly(s.keys.result(header.Job, header.Run)))
+		own := s.keys.result(header.Job, header.Run)
+		read, carried := keyOnly(own), header.Split.CarriedFrom(0)
+		if carried != "" {
+			read = kv.Get(s.keys.result(header.Job, carried))
+		}
+		left, err := s.look(ctx, read)
 		if err != nil {
 			return false, err
 		}
-		rec.Result = len(left.Results[0].KVs) > 0
+		if rec.Result = len(left.Results[0].KVs) > 0; rec.Result && carried != "" {
+			result = []kv.Op{kv.Put(own, left.Results[0].KVs[0].Value, 0)}
+		}
 	}
 	value := codec.MarshalRecord(rec)
-	res, err := s.commitVerdict(ctx, header, rec.State, rec.Recorded, func() *request { return s.concludeRequest(header, rec, value, seen) },
+	ask := func() *request {
+		r := s.concludeRequest(header, rec, value, seen)
+		s.addOps(r, result)
+		return r
+	}
+	res, err := s.commitVerdict(ctx, header, rec.State, rec.Recorded, ask,
 		func(r *request) (kv.TxnResult, error) { return s.lead(ctx, term, r) })
 	if err != nil {
 		return false, err

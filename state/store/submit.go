@@ -29,14 +29,23 @@ var ErrNotPerKey = errors.New("the job has no limit that is per key")
 // those of package kv. After kv.ErrUnknown the wish may be stored; with a key it is
 // safe to ask again.
 func (s *Store) Submit(ctx context.Context, sub state.Submission) (run state.RunID, duplicate bool, err error) {
-	run, duplicate, err = s.submit(ctx, &sub)
+	run, duplicate, err = s.submit(ctx, &submission{Submission: sub, is: wishOf(sub.Payload)})
 	if err != nil {
 		return "", false, fmt.Errorf("submit run of %s: %w", sub.Pending.Job, err)
 	}
 	return run, duplicate, nil
 }
 
-func (s *Store) submit(ctx context.Context, sub *state.Submission) (state.RunID, bool, error) {
+// submission is a wish on its way.
+type submission struct {
+	state.Submission
+	// is tells it from another wish with the same key.
+	is []byte
+	// with adds to each try what else it takes, of a run that repeats another; nil: nothing.
+	with func(ctx context.Context, r *request) error
+}
+
+func (s *Store) submit(ctx context.Context, sub *submission) (state.RunID, bool, error) {
 	p := &sub.Pending
 	if len(sub.Payload) > state.MaxPayloadBytes {
 		return "", false, fmt.Errorf("%w: payload has %d bytes, at most %d are allowed", ErrTooLarge, len(sub.Payload), state.MaxPayloadBytes)
@@ -65,11 +74,16 @@ func (s *Store) submit(ctx context.Context, sub *state.Submission) (state.RunID,
 				return "", false, err
 			}
 		}
-		keyless := p.LimitKey != "" && !state.PerKey(entry.Job.Spec.Limits)
+		keyless := p.LimitKey != "" && sub.with == nil && !state.PerKey(entry.Job.Spec.Limits)
 		if !entry.Job.Paused && !keyless {
 			r, err := s.submitRequest(sub, entry.Job.Revision, value, lease)
 			if err != nil {
 				return "", false, err
+			}
+			if sub.with != nil {
+				if err := sub.with(ctx, r); err != nil {
+					return "", false, err
+				}
 			}
 			res, err := s.batch.do(ctx, r)
 			switch {
@@ -101,7 +115,7 @@ func (s *Store) submit(ctx context.Context, sub *state.Submission) (state.RunID,
 }
 
 // submitRequest is a wish as a transaction.
-func (s *Store) submitRequest(sub *state.Submission, job int64, value []byte, lease kv.LeaseID) (*request, error) {
+func (s *Store) submitRequest(sub *submission, job int64, value []byte, lease kv.LeaseID) (*request, error) {
 	p := &sub.Pending
 	jobKey, pendingKey, historyKey := s.keys.job(p.Job), s.keys.pendingRun(p.Job, p.Run), s.keys.historyRun(p.Job, p.Run)
 	r := &request{
@@ -119,7 +133,7 @@ func (s *Store) submitRequest(sub *state.Submission, job int64, value []byte, le
 	}
 	if sub.Key != "" {
 		uniqueKey := s.keys.unique(p.Job, sub.Key)
-		unique, err := proto.Marshal(&statev1.Unique{Run: string(p.Run), Wish: wishOf(sub.Payload)})
+		unique, err := proto.Marshal(&statev1.Unique{Run: string(p.Run), Wish: sub.is})
 		if err != nil {
 			return nil, err
 		}
@@ -132,8 +146,8 @@ func (s *Store) submitRequest(sub *state.Submission, job int64, value []byte, le
 
 // findWish answers the run that the wish, or an earlier one with its key, has made;
 // empty if there is none.
-func (s *Store) findWish(ctx context.Context, sub *state.Submission) (state.RunID, error) {
-	made, err := s.findKey(ctx, sub.Pending.Job, sub.Key, wishOf(sub.Payload))
+func (s *Store) findWish(ctx context.Context, sub *submission) (state.RunID, error) {
+	made, err := s.findKey(ctx, sub.Pending.Job, sub.Key, sub.is)
 	if err != nil || made != nil {
 		return state.RunID(made.GetRun()), err
 	}

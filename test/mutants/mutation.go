@@ -32,6 +32,7 @@ var scenarios = map[mutant.Guard]mutation{
 	mutant.Hedge:        {test: "TestHedge", breaks: "9 late"},
 	mutant.QueuedSlot:   {test: "TestQueueSurvivesFailovers", breaks: "2 doubled"},
 	mutant.ShardsEnded:  {test: "TestVerdictMeetsShard"},
+	mutant.Carried:      {test: "TestRepeatStartsSoon"},
 	mutant.CancelWish:   {test: "TestCancelRunning", breaks: "4 overlap"},
 }
 

@@ -45,6 +45,7 @@ var acts = []act{
 	{"resume", 1, func(c *chaos) { c.w.resume(c.anyJob()) }},
 	{"delete", 1, (*chaos).deleteJob},
 	{"calendar", 1, (*chaos).calendar},
+	{"redo", 3, (*chaos).redo},
 	{"work", 1, func(c *chaos) { c.employ(c.anyJob()) }},
 }
 

@@ -250,6 +250,7 @@ func (c *chaos) createJob() {
 // employ says what the runs of a job do.
 func (c *chaos) employ(j *job) {
 	takes := pick(c, 0, 100*time.Millisecond, 3*time.Second, 20*time.Second, 45*time.Second, 3*time.Minute)
+	c.uneven(j, takes)
 	switch c.rng.IntN(10) {
 	case 0:
 		c.w.history.crashes(j, takes, func() { panic("the work panics") })

@@ -154,7 +154,8 @@ func (c *checker) runFacts(f *past.Facts) {
 			f.Runs = append(f.Runs, past.Run{
 				Job: k.job.String(), ID: string(k.run), State: r.State.String(), Reason: r.Reason, Generation: r.Generation,
 				Due: r.Due, Attempts: append(steps(r.Attempts), ends(r.Ends)...), Shards: len(r.Ends), Needed: r.Split.Needed(), Override: overrides[k],
-				Asked: c.asked[k].Requested, Decided: c.decided[k], Ended: r.Revision, LimitKey: r.LimitKey,
+				Carried: carriedFacts(r.Split),
+				Asked:   c.asked[k].Requested, Decided: c.decided[k], Ended: r.Revision, LimitKey: r.LimitKey,
 			})
 			continue
 		}
@@ -177,7 +178,8 @@ func (c *checker) runFacts(f *past.Facts) {
 			f.Runs = append(f.Runs, past.Run{
 				Job: k.job.String(), ID: string(k.run), State: l.State.String(), Generation: l.Generation, Due: l.Due,
 				Attempts: append(steps(l.Attempts), ends(shards)...), Shards: l.Split.Total(), Needed: l.Split.Needed(), Override: overrides[k],
-				Asked: c.asked[k].Requested, Decided: c.decided[k], LimitKey: l.LimitKey,
+				Carried: carriedFacts(l.Split),
+				Asked:   c.asked[k].Requested, Decided: c.decided[k], LimitKey: l.LimitKey,
 			})
 			continue
 		}
@@ -190,6 +192,13 @@ func (c *checker) runFacts(f *past.Facts) {
 			Attempts: of(l.Attempts), Override: overrides[k], Asked: c.asked[k].Requested, Decided: c.decided[k], LimitKey: l.LimitKey,
 		})
 	}
+}
+
+func carriedFacts(s *state.Split) (all []past.Carried) {
+	for _, of := range s.Carried {
+		all = append(all, past.Carried{Run: string(of.Run), Shards: of.Shards})
+	}
+	return all
 }
 
 func (c *checker) logFacts(f *past.Facts) {

@@ -20,6 +20,8 @@ func (c *checker) shard(e *event, l state.Live) {
 		c.fail(past.Unclaimed, k, "shard %d is under header %d at revision %d, while %d is stored", l.Shard, l.Header, e.revision, header.Token)
 	case l.Shard < 0 || l.Shard >= header.Split.Total():
 		c.fail(past.Unclaimed, k, "has shard %d of %d at revision %d", l.Shard, header.Split.Total(), e.revision)
+	case header.Split.CarriedFrom(l.Shard) != "":
+		c.fail(past.Again, k, "shard %d, which is carried over, has a record at revision %d", l.Shard, e.revision)
 	}
 	was, had := c.shards[k][l.Shard]
 	switch {
@@ -81,7 +83,8 @@ func (c *checker) concluded(k runKey, r *state.Record) {
 		if claimed && (l.State != to || len(l.Attempts) != len(r.Ends[i].Attempts)) {
 			c.fail(past.Changed, k, "has a verdict with shard %d as %s, which is %s", i, to, l.State)
 		}
-		if !claimed && to != state.StateCancelled && to != state.StateMissed {
+		if carried := header.Split.CarriedFrom(i) != ""; !claimed && (carried && to != state.StateSucceeded ||
+			!carried && to != state.StateCancelled && to != state.StateMissed) {
 			c.fail(past.Changed, k, "has a verdict with shard %d as %s, which was never claimed", i, to)
 		}
 		if to == state.StateSucceeded {
@@ -104,6 +107,7 @@ func (c *checker) list(e *event, l state.Live) bool {
 	case had && was.IsHeader():
 		c.fail(past.Changed, k, "has another header at revision %d, after that of revision %d", e.revision, was.Token)
 	case !l.Split.Listed():
+		c.repeats(&l)
 		return false
 	case !had || was.Shard != state.ListShard || was.State != state.StateRunning:
 		c.fail(past.Unclaimed, k, "has a list of shards at revision %d, and no first step was at work", e.revision)

@@ -57,6 +57,13 @@ const (
 	ErrorReason_ERROR_REASON_BACKFILL_NOT_FOUND ErrorReason = 20
 	// The run has its verdict already. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_RUN_OVER ErrorReason = 12
+	// The run has no verdict yet, so that it cannot be retried. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_RUN_NOT_OVER ErrorReason = 13
+	// The run has succeeded, so that there is nothing to retry. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_RUN_SUCCEEDED ErrorReason = 14
+	// The run ended before it had anything of which a part could be retried.
+	// FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_NO_SHARDS ErrorReason = 15
 	// There is no such dead letter, or its job is gone. NOT_FOUND.
 	ErrorReason_ERROR_REASON_DEAD_LETTER_NOT_FOUND ErrorReason = 21
 	// There is no such calendar. NOT_FOUND.
@@ -96,6 +103,9 @@ var (
 		11: "ERROR_REASON_NODE_UNAVAILABLE",
 		20: "ERROR_REASON_BACKFILL_NOT_FOUND",
 		12: "ERROR_REASON_RUN_OVER",
+		13: "ERROR_REASON_RUN_NOT_OVER",
+		14: "ERROR_REASON_RUN_SUCCEEDED",
+		15: "ERROR_REASON_NO_SHARDS",
 		21: "ERROR_REASON_DEAD_LETTER_NOT_FOUND",
 		30: "ERROR_REASON_CALENDAR_NOT_FOUND",
 		31: "ERROR_REASON_CALENDAR_IN_USE",
@@ -122,6 +132,9 @@ var (
 		"ERROR_REASON_NODE_UNAVAILABLE":      11,
 		"ERROR_REASON_BACKFILL_NOT_FOUND":    20,
 		"ERROR_REASON_RUN_OVER":              12,
+		"ERROR_REASON_RUN_NOT_OVER":          13,
+		"ERROR_REASON_RUN_SUCCEEDED":         14,
+		"ERROR_REASON_NO_SHARDS":             15,
 		"ERROR_REASON_DEAD_LETTER_NOT_FOUND": 21,
 		"ERROR_REASON_CALENDAR_NOT_FOUND":    30,
 		"ERROR_REASON_CALENDAR_IN_USE":       31,
@@ -683,7 +696,7 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01*\x9e\x06\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01*\xf9\x06\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ERROR_REASON_BAD_FIELD\x10\x01\x12\x1e\n" +
@@ -699,7 +712,10 @@ const file_leaderd_v1_cluster_proto_rawDesc = "" +
 	"\x12!\n" +
 	"\x1dERROR_REASON_NODE_UNAVAILABLE\x10\v\x12#\n" +
 	"\x1fERROR_REASON_BACKFILL_NOT_FOUND\x10\x14\x12\x19\n" +
-	"\x15ERROR_REASON_RUN_OVER\x10\f\x12&\n" +
+	"\x15ERROR_REASON_RUN_OVER\x10\f\x12\x1d\n" +
+	"\x19ERROR_REASON_RUN_NOT_OVER\x10\r\x12\x1e\n" +
+	"\x1aERROR_REASON_RUN_SUCCEEDED\x10\x0e\x12\x1a\n" +
+	"\x16ERROR_REASON_NO_SHARDS\x10\x0f\x12&\n" +
 	"\"ERROR_REASON_DEAD_LETTER_NOT_FOUND\x10\x15\x12#\n" +
 	"\x1fERROR_REASON_CALENDAR_NOT_FOUND\x10\x1e\x12 \n" +
 	"\x1cERROR_REASON_CALENDAR_IN_USE\x10\x1f\x12%\n" +

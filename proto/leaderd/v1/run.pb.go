@@ -165,7 +165,7 @@ func (x ListRunsRequest_Order) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ListRunsRequest_Order.Descriptor instead.
 func (ListRunsRequest_Order) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{12, 0}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{15, 0}
 }
 
 // Run is one execution of a job, or the verdict on a slot that had none.
@@ -202,8 +202,8 @@ type Run struct {
 	// The store's revision of the verdict, which compares with attempts' tokens;
 	// 0 while there is none.
 	Revision int64 `protobuf:"varint,13,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Resource name of the run that this one repeats, which was a dead letter; empty
-	// for others.
+	// Resource name of the run that this one repeats, of which somebody asked for a retry
+	// or requeued the dead letter; empty for others.
 	Origin string `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
 	// The key by which it counts at its job's limits that are per key. Output only.
 	LimitKey string `protobuf:"bytes,82,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
@@ -214,6 +214,9 @@ type Run struct {
 	Hooks []*HookRun `protobuf:"bytes,22,rep,name=hooks,proto3" json:"hooks,omitempty"`
 	// How far a run is that is split into shards; absent for others.
 	Shards *ShardCounts `protobuf:"bytes,30,opt,name=shards,proto3" json:"shards,omitempty"`
+	// Its shards that succeeded in an earlier run, and are not made again in this one: by
+	// that run.
+	Carried []*CarriedShards `protobuf:"bytes,31,rep,name=carried,proto3" json:"carried,omitempty"`
 	// What the runs of a chain have in common: {job}/{run} of its first. Set for runs that
 	// were made after others; a first run is found by it too.
 	Correlation string `protobuf:"bytes,80,opt,name=correlation,proto3" json:"correlation,omitempty"`
@@ -379,6 +382,13 @@ func (x *Run) GetShards() *ShardCounts {
 	return nil
 }
 
+func (x *Run) GetCarried() []*CarriedShards {
+	if x != nil {
+		return x.Carried
+	}
+	return nil
+}
+
 func (x *Run) GetCorrelation() string {
 	if x != nil {
 		return x.Correlation
@@ -389,6 +399,61 @@ func (x *Run) GetCorrelation() string {
 func (x *Run) GetUpstream() []string {
 	if x != nil {
 		return x.Upstream
+	}
+	return nil
+}
+
+// CarriedShards are shards that a run has carried over from another one.
+type CarriedShards struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Resource name of the run in which they succeeded. Its record may have been removed.
+	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	// Their numbers, in order.
+	Shards        []int32 `protobuf:"varint,2,rep,packed,name=shards,proto3" json:"shards,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CarriedShards) Reset() {
+	*x = CarriedShards{}
+	mi := &file_leaderd_v1_run_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CarriedShards) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CarriedShards) ProtoMessage() {}
+
+func (x *CarriedShards) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_run_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CarriedShards.ProtoReflect.Descriptor instead.
+func (*CarriedShards) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *CarriedShards) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *CarriedShards) GetShards() []int32 {
+	if x != nil {
+		return x.Shards
 	}
 	return nil
 }
@@ -418,7 +483,7 @@ type HookRun struct {
 
 func (x *HookRun) Reset() {
 	*x = HookRun{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[1]
+	mi := &file_leaderd_v1_run_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -430,7 +495,7 @@ func (x *HookRun) String() string {
 func (*HookRun) ProtoMessage() {}
 
 func (x *HookRun) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[1]
+	mi := &file_leaderd_v1_run_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -443,7 +508,7 @@ func (x *HookRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookRun.ProtoReflect.Descriptor instead.
 func (*HookRun) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{1}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *HookRun) GetName() string {
@@ -531,7 +596,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[2]
+	mi := &file_leaderd_v1_run_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -543,7 +608,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[2]
+	mi := &file_leaderd_v1_run_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -556,7 +621,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{2}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -670,7 +735,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[3]
+	mi := &file_leaderd_v1_run_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +747,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[3]
+	mi := &file_leaderd_v1_run_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +760,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{3}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Progress) GetDone() int64 {
@@ -744,19 +809,21 @@ type ShardCounts struct {
 	Running int32 `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
 	// Between two tries.
 	Waiting int32 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// Ended well.
+	// Ended well, here or in an earlier run.
 	Succeeded int32 `protobuf:"varint,5,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	// Ended otherwise.
 	Failed int32 `protobuf:"varint,6,opt,name=failed,proto3" json:"failed,omitempty"`
 	// How many must succeed.
-	MinSuccess    int32 `protobuf:"varint,7,opt,name=min_success,json=minSuccess,proto3" json:"min_success,omitempty"`
+	MinSuccess int32 `protobuf:"varint,7,opt,name=min_success,json=minSuccess,proto3" json:"min_success,omitempty"`
+	// Of those that succeeded, the ones that did so in an earlier run.
+	Carried       int32 `protobuf:"varint,8,opt,name=carried,proto3" json:"carried,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ShardCounts) Reset() {
 	*x = ShardCounts{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[4]
+	mi := &file_leaderd_v1_run_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -768,7 +835,7 @@ func (x *ShardCounts) String() string {
 func (*ShardCounts) ProtoMessage() {}
 
 func (x *ShardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[4]
+	mi := &file_leaderd_v1_run_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -781,7 +848,7 @@ func (x *ShardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardCounts.ProtoReflect.Descriptor instead.
 func (*ShardCounts) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{4}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ShardCounts) GetTotal() int32 {
@@ -833,6 +900,13 @@ func (x *ShardCounts) GetMinSuccess() int32 {
 	return 0
 }
 
+func (x *ShardCounts) GetCarried() int32 {
+	if x != nil {
+		return x.Carried
+	}
+	return 0
+}
+
 // Shard is one part of a run that is split.
 type Shard struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -860,14 +934,17 @@ type Shard struct {
 	// Its parameters.
 	Params map[string]string `protobuf:"bytes,11,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Broadcast: the node that it is for.
-	Node          string `protobuf:"bytes,12,opt,name=node,proto3" json:"node,omitempty"`
+	Node string `protobuf:"bytes,12,opt,name=node,proto3" json:"node,omitempty"`
+	// Resource name of the earlier run in which it succeeded, of a shard that is carried
+	// over: it has no attempts in this one. Empty for others.
+	CarriedFrom   string `protobuf:"bytes,13,opt,name=carried_from,json=carriedFrom,proto3" json:"carried_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[5]
+	mi := &file_leaderd_v1_run_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -879,7 +956,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[5]
+	mi := &file_leaderd_v1_run_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -892,7 +969,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{5}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Shard) GetNumber() int32 {
@@ -979,6 +1056,13 @@ func (x *Shard) GetNode() string {
 	return ""
 }
 
+func (x *Shard) GetCarriedFrom() string {
+	if x != nil {
+		return x.CarriedFrom
+	}
+	return ""
+}
+
 // ListShardsRequest names a run.
 type ListShardsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -994,7 +1078,7 @@ type ListShardsRequest struct {
 
 func (x *ListShardsRequest) Reset() {
 	*x = ListShardsRequest{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[6]
+	mi := &file_leaderd_v1_run_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1006,7 +1090,7 @@ func (x *ListShardsRequest) String() string {
 func (*ListShardsRequest) ProtoMessage() {}
 
 func (x *ListShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[6]
+	mi := &file_leaderd_v1_run_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1019,7 +1103,7 @@ func (x *ListShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListShardsRequest.ProtoReflect.Descriptor instead.
 func (*ListShardsRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{6}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListShardsRequest) GetName() string {
@@ -1056,7 +1140,7 @@ type ListShardsResponse struct {
 
 func (x *ListShardsResponse) Reset() {
 	*x = ListShardsResponse{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[7]
+	mi := &file_leaderd_v1_run_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1068,7 +1152,7 @@ func (x *ListShardsResponse) String() string {
 func (*ListShardsResponse) ProtoMessage() {}
 
 func (x *ListShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[7]
+	mi := &file_leaderd_v1_run_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1081,7 +1165,7 @@ func (x *ListShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListShardsResponse.ProtoReflect.Descriptor instead.
 func (*ListShardsResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{7}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListShardsResponse) GetShards() []*Shard {
@@ -1109,7 +1193,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[8]
+	mi := &file_leaderd_v1_run_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1121,7 +1205,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[8]
+	mi := &file_leaderd_v1_run_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1134,7 +1218,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{8}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetRunRequest) GetName() string {
@@ -1155,7 +1239,7 @@ type GetRunResponse struct {
 
 func (x *GetRunResponse) Reset() {
 	*x = GetRunResponse{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[9]
+	mi := &file_leaderd_v1_run_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1167,7 +1251,7 @@ func (x *GetRunResponse) String() string {
 func (*GetRunResponse) ProtoMessage() {}
 
 func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[9]
+	mi := &file_leaderd_v1_run_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1180,7 +1264,7 @@ func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunResponse.ProtoReflect.Descriptor instead.
 func (*GetRunResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{9}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetRunResponse) GetRun() *Run {
@@ -1203,7 +1287,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[10]
+	mi := &file_leaderd_v1_run_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,7 +1299,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[10]
+	mi := &file_leaderd_v1_run_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1228,7 +1312,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{10}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CancelRunRequest) GetName() string {
@@ -1256,7 +1340,7 @@ type CancelRunResponse struct {
 
 func (x *CancelRunResponse) Reset() {
 	*x = CancelRunResponse{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[11]
+	mi := &file_leaderd_v1_run_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1352,7 @@ func (x *CancelRunResponse) String() string {
 func (*CancelRunResponse) ProtoMessage() {}
 
 func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[11]
+	mi := &file_leaderd_v1_run_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1365,7 @@ func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunResponse.ProtoReflect.Descriptor instead.
 func (*CancelRunResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CancelRunResponse) GetRun() *Run {
@@ -1289,6 +1373,150 @@ func (x *CancelRunResponse) GetRun() *Run {
 		return x.Run
 	}
 	return nil
+}
+
+// RetryRunRequest names a run that is to be repeated.
+type RetryRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Resource name of the run. It is over, and has not succeeded.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Of a run that was split only the shards are made again that have not succeeded. The
+	// new run has as many shards with the same parameters, and succeeds by the same rule;
+	// those that succeeded count. A run of one piece is made again, and goes on from the last
+	// checkpoint of the one that it repeats. Without it the new run is one of the job as it
+	// is now, from the beginning.
+	FailedOnly bool `protobuf:"varint,2,opt,name=failed_only,json=failedOnly,proto3" json:"failed_only,omitempty"`
+	// Of retries of the run with the same key only the first makes a run; the others are
+	// answered with that one. It is one of the job's idempotency keys, as those of
+	// submissions are, and kept for 24 hours at least. At most 256 bytes; empty: each call
+	// makes a run.
+	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	// Start beside live runs of an exclusive job.
+	AllowOverlap bool `protobuf:"varint,4,opt,name=allow_overlap,json=allowOverlap,proto3" json:"allow_overlap,omitempty"`
+	// Why; at most 512 bytes.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryRunRequest) Reset() {
+	*x = RetryRunRequest{}
+	mi := &file_leaderd_v1_run_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryRunRequest) ProtoMessage() {}
+
+func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_run_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryRunRequest.ProtoReflect.Descriptor instead.
+func (*RetryRunRequest) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *RetryRunRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RetryRunRequest) GetFailedOnly() bool {
+	if x != nil {
+		return x.FailedOnly
+	}
+	return false
+}
+
+func (x *RetryRunRequest) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+func (x *RetryRunRequest) GetAllowOverlap() bool {
+	if x != nil {
+		return x.AllowOverlap
+	}
+	return false
+}
+
+func (x *RetryRunRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// RetryRunResponse names the new run.
+type RetryRunResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Resource name of the new run.
+	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	// An earlier call with the key had made it.
+	Duplicate     bool `protobuf:"varint,2,opt,name=duplicate,proto3" json:"duplicate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryRunResponse) Reset() {
+	*x = RetryRunResponse{}
+	mi := &file_leaderd_v1_run_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryRunResponse) ProtoMessage() {}
+
+func (x *RetryRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_v1_run_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryRunResponse.ProtoReflect.Descriptor instead.
+func (*RetryRunResponse) Descriptor() ([]byte, []int) {
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RetryRunResponse) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *RetryRunResponse) GetDuplicate() bool {
+	if x != nil {
+		return x.Duplicate
+	}
+	return false
 }
 
 // ListRunsRequest asks for a page of runs.
@@ -1318,7 +1546,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[12]
+	mi := &file_leaderd_v1_run_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1558,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[12]
+	mi := &file_leaderd_v1_run_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1571,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListRunsRequest) GetParent() string {
@@ -1428,7 +1656,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_leaderd_v1_run_proto_msgTypes[13]
+	mi := &file_leaderd_v1_run_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1668,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_v1_run_proto_msgTypes[13]
+	mi := &file_leaderd_v1_run_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1681,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{13}
+	return file_leaderd_v1_run_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -1489,7 +1717,7 @@ var File_leaderd_v1_run_proto protoreflect.FileDescriptor
 const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\n" +
 	"\x14leaderd/v1/run.proto\x12\n" +
-	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf9\a\n" +
+	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xae\b\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.leaderd.v1.Run.StateR\x05state\x12\x16\n" +
@@ -1512,7 +1740,8 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\tlimit_key\x18R \x01(\tR\blimitKey\x12\x14\n" +
 	"\x05tries\x18\x15 \x01(\x05R\x05tries\x12)\n" +
 	"\x05hooks\x18\x16 \x03(\v2\x13.leaderd.v1.HookRunR\x05hooks\x12/\n" +
-	"\x06shards\x18\x1e \x01(\v2\x17.leaderd.v1.ShardCountsR\x06shards\x12 \n" +
+	"\x06shards\x18\x1e \x01(\v2\x17.leaderd.v1.ShardCountsR\x06shards\x123\n" +
+	"\acarried\x18\x1f \x03(\v2\x19.leaderd.v1.CarriedShardsR\acarried\x12 \n" +
 	"\vcorrelation\x18P \x01(\tR\vcorrelation\x12\x1a\n" +
 	"\bupstream\x18Q \x03(\tR\bupstream\"\x8a\x02\n" +
 	"\x05State\x12\x15\n" +
@@ -1530,7 +1759,10 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\rSTATE_SKIPPED\x10\n" +
 	"\x12\x10\n" +
 	"\fSTATE_MISSED\x10\v\x12\x14\n" +
-	"\x10STATE_UNREADABLE\x10\f\"\xa3\x02\n" +
+	"\x10STATE_UNREADABLE\x10\f\"9\n" +
+	"\rCarriedShards\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\x12\x16\n" +
+	"\x06shards\x18\x02 \x03(\x05R\x06shards\"\xa3\x02\n" +
 	"\aHookRun\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.leaderd.v1.Run.StateR\x05state\x129\n" +
@@ -1568,7 +1800,7 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12;\n" +
 	"\vreport_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"reportTime\x12H\n" +
-	"\x12estimated_end_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x10estimatedEndTime\"\xc8\x01\n" +
+	"\x12estimated_end_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x10estimatedEndTime\"\xe2\x01\n" +
 	"\vShardCounts\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x18\n" +
 	"\apending\x18\x02 \x01(\x05R\apending\x12\x18\n" +
@@ -1577,7 +1809,8 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\tsucceeded\x18\x05 \x01(\x05R\tsucceeded\x12\x16\n" +
 	"\x06failed\x18\x06 \x01(\x05R\x06failed\x12\x1f\n" +
 	"\vmin_success\x18\a \x01(\x05R\n" +
-	"minSuccess\"\x9f\x04\n" +
+	"minSuccess\x12\x18\n" +
+	"\acarried\x18\b \x01(\x05R\acarried\"\xc2\x04\n" +
 	"\x05Shard\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.leaderd.v1.Run.StateR\x05state\x12\x16\n" +
@@ -1593,7 +1826,8 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\brange_to\x18\n" +
 	" \x01(\x03H\x01R\arangeTo\x88\x01\x01\x125\n" +
 	"\x06params\x18\v \x03(\v2\x1d.leaderd.v1.Shard.ParamsEntryR\x06params\x12\x12\n" +
-	"\x04node\x18\f \x01(\tR\x04node\x1a9\n" +
+	"\x04node\x18\f \x01(\tR\x04node\x12!\n" +
+	"\fcarried_from\x18\r \x01(\tR\vcarriedFrom\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
@@ -1615,7 +1849,17 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"6\n" +
 	"\x11CancelRunResponse\x12!\n" +
-	"\x03run\x18\x01 \x01(\v2\x0f.leaderd.v1.RunR\x03run\"\x9b\x03\n" +
+	"\x03run\x18\x01 \x01(\v2\x0f.leaderd.v1.RunR\x03run\"\xac\x01\n" +
+	"\x0fRetryRunRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
+	"\vfailed_only\x18\x02 \x01(\bR\n" +
+	"failedOnly\x12'\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x12#\n" +
+	"\rallow_overlap\x18\x04 \x01(\bR\fallowOverlap\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"B\n" +
+	"\x10RetryRunResponse\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\x12\x1c\n" +
+	"\tduplicate\x18\x02 \x01(\bR\tduplicate\"\x9b\x03\n" +
 	"\x0fListRunsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -1636,12 +1880,13 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\x04runs\x18\x01 \x03(\v2\x0f.leaderd.v1.RunR\x04runs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12?\n" +
 	"\rremoved_until\x18< \x01(\v2\x1a.google.protobuf.TimestampR\fremovedUntil\x12#\n" +
-	"\rremoved_count\x18= \x01(\x03R\fremovedCount2\xab\x02\n" +
+	"\rremoved_count\x18= \x01(\x03R\fremovedCount2\xf2\x02\n" +
 	"\n" +
 	"RunService\x12?\n" +
 	"\x06GetRun\x12\x19.leaderd.v1.GetRunRequest\x1a\x1a.leaderd.v1.GetRunResponse\x12E\n" +
 	"\bListRuns\x12\x1b.leaderd.v1.ListRunsRequest\x1a\x1c.leaderd.v1.ListRunsResponse\x12H\n" +
-	"\tCancelRun\x12\x1c.leaderd.v1.CancelRunRequest\x1a\x1d.leaderd.v1.CancelRunResponse\x12K\n" +
+	"\tCancelRun\x12\x1c.leaderd.v1.CancelRunRequest\x1a\x1d.leaderd.v1.CancelRunResponse\x12E\n" +
+	"\bRetryRun\x12\x1b.leaderd.v1.RetryRunRequest\x1a\x1c.leaderd.v1.RetryRunResponse\x12K\n" +
 	"\n" +
 	"ListShards\x12\x1d.leaderd.v1.ListShardsRequest\x1a\x1e.leaderd.v1.ListShardsResponseB7Z5github.com/leaderd/leaderd/proto/leaderd/v1;leaderdv1b\x06proto3"
 
@@ -1658,70 +1903,76 @@ func file_leaderd_v1_run_proto_rawDescGZIP() []byte {
 }
 
 var file_leaderd_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_leaderd_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_leaderd_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_leaderd_v1_run_proto_goTypes = []any{
 	(Run_State)(0),                // 0: leaderd.v1.Run.State
 	(ListRunsRequest_Order)(0),    // 1: leaderd.v1.ListRunsRequest.Order
 	(*Run)(nil),                   // 2: leaderd.v1.Run
-	(*HookRun)(nil),               // 3: leaderd.v1.HookRun
-	(*Attempt)(nil),               // 4: leaderd.v1.Attempt
-	(*Progress)(nil),              // 5: leaderd.v1.Progress
-	(*ShardCounts)(nil),           // 6: leaderd.v1.ShardCounts
-	(*Shard)(nil),                 // 7: leaderd.v1.Shard
-	(*ListShardsRequest)(nil),     // 8: leaderd.v1.ListShardsRequest
-	(*ListShardsResponse)(nil),    // 9: leaderd.v1.ListShardsResponse
-	(*GetRunRequest)(nil),         // 10: leaderd.v1.GetRunRequest
-	(*GetRunResponse)(nil),        // 11: leaderd.v1.GetRunResponse
-	(*CancelRunRequest)(nil),      // 12: leaderd.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),     // 13: leaderd.v1.CancelRunResponse
-	(*ListRunsRequest)(nil),       // 14: leaderd.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 15: leaderd.v1.ListRunsResponse
-	nil,                           // 16: leaderd.v1.Shard.ParamsEntry
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*CarriedShards)(nil),         // 3: leaderd.v1.CarriedShards
+	(*HookRun)(nil),               // 4: leaderd.v1.HookRun
+	(*Attempt)(nil),               // 5: leaderd.v1.Attempt
+	(*Progress)(nil),              // 6: leaderd.v1.Progress
+	(*ShardCounts)(nil),           // 7: leaderd.v1.ShardCounts
+	(*Shard)(nil),                 // 8: leaderd.v1.Shard
+	(*ListShardsRequest)(nil),     // 9: leaderd.v1.ListShardsRequest
+	(*ListShardsResponse)(nil),    // 10: leaderd.v1.ListShardsResponse
+	(*GetRunRequest)(nil),         // 11: leaderd.v1.GetRunRequest
+	(*GetRunResponse)(nil),        // 12: leaderd.v1.GetRunResponse
+	(*CancelRunRequest)(nil),      // 13: leaderd.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),     // 14: leaderd.v1.CancelRunResponse
+	(*RetryRunRequest)(nil),       // 15: leaderd.v1.RetryRunRequest
+	(*RetryRunResponse)(nil),      // 16: leaderd.v1.RetryRunResponse
+	(*ListRunsRequest)(nil),       // 17: leaderd.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),      // 18: leaderd.v1.ListRunsResponse
+	nil,                           // 19: leaderd.v1.Shard.ParamsEntry
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
 }
 var file_leaderd_v1_run_proto_depIdxs = []int32{
 	0,  // 0: leaderd.v1.Run.state:type_name -> leaderd.v1.Run.State
-	17, // 1: leaderd.v1.Run.due_time:type_name -> google.protobuf.Timestamp
-	17, // 2: leaderd.v1.Run.until_time:type_name -> google.protobuf.Timestamp
-	4,  // 3: leaderd.v1.Run.attempts:type_name -> leaderd.v1.Attempt
-	17, // 4: leaderd.v1.Run.next_attempt_time:type_name -> google.protobuf.Timestamp
-	3,  // 5: leaderd.v1.Run.hooks:type_name -> leaderd.v1.HookRun
-	6,  // 6: leaderd.v1.Run.shards:type_name -> leaderd.v1.ShardCounts
-	0,  // 7: leaderd.v1.HookRun.state:type_name -> leaderd.v1.Run.State
-	17, // 8: leaderd.v1.HookRun.start_time:type_name -> google.protobuf.Timestamp
-	17, // 9: leaderd.v1.HookRun.end_time:type_name -> google.protobuf.Timestamp
-	17, // 10: leaderd.v1.Attempt.claim_time:type_name -> google.protobuf.Timestamp
-	17, // 11: leaderd.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
-	17, // 12: leaderd.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
-	0,  // 13: leaderd.v1.Attempt.state:type_name -> leaderd.v1.Run.State
-	5,  // 14: leaderd.v1.Attempt.progress:type_name -> leaderd.v1.Progress
-	17, // 15: leaderd.v1.Progress.report_time:type_name -> google.protobuf.Timestamp
-	17, // 16: leaderd.v1.Progress.estimated_end_time:type_name -> google.protobuf.Timestamp
-	0,  // 17: leaderd.v1.Shard.state:type_name -> leaderd.v1.Run.State
-	4,  // 18: leaderd.v1.Shard.attempts:type_name -> leaderd.v1.Attempt
-	17, // 19: leaderd.v1.Shard.next_attempt_time:type_name -> google.protobuf.Timestamp
-	16, // 20: leaderd.v1.Shard.params:type_name -> leaderd.v1.Shard.ParamsEntry
-	7,  // 21: leaderd.v1.ListShardsResponse.shards:type_name -> leaderd.v1.Shard
-	2,  // 22: leaderd.v1.GetRunResponse.run:type_name -> leaderd.v1.Run
-	2,  // 23: leaderd.v1.CancelRunResponse.run:type_name -> leaderd.v1.Run
-	1,  // 24: leaderd.v1.ListRunsRequest.order:type_name -> leaderd.v1.ListRunsRequest.Order
-	0,  // 25: leaderd.v1.ListRunsRequest.states:type_name -> leaderd.v1.Run.State
-	17, // 26: leaderd.v1.ListRunsRequest.since_time:type_name -> google.protobuf.Timestamp
-	2,  // 27: leaderd.v1.ListRunsResponse.runs:type_name -> leaderd.v1.Run
-	17, // 28: leaderd.v1.ListRunsResponse.removed_until:type_name -> google.protobuf.Timestamp
-	10, // 29: leaderd.v1.RunService.GetRun:input_type -> leaderd.v1.GetRunRequest
-	14, // 30: leaderd.v1.RunService.ListRuns:input_type -> leaderd.v1.ListRunsRequest
-	12, // 31: leaderd.v1.RunService.CancelRun:input_type -> leaderd.v1.CancelRunRequest
-	8,  // 32: leaderd.v1.RunService.ListShards:input_type -> leaderd.v1.ListShardsRequest
-	11, // 33: leaderd.v1.RunService.GetRun:output_type -> leaderd.v1.GetRunResponse
-	15, // 34: leaderd.v1.RunService.ListRuns:output_type -> leaderd.v1.ListRunsResponse
-	13, // 35: leaderd.v1.RunService.CancelRun:output_type -> leaderd.v1.CancelRunResponse
-	9,  // 36: leaderd.v1.RunService.ListShards:output_type -> leaderd.v1.ListShardsResponse
-	33, // [33:37] is the sub-list for method output_type
-	29, // [29:33] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	20, // 1: leaderd.v1.Run.due_time:type_name -> google.protobuf.Timestamp
+	20, // 2: leaderd.v1.Run.until_time:type_name -> google.protobuf.Timestamp
+	5,  // 3: leaderd.v1.Run.attempts:type_name -> leaderd.v1.Attempt
+	20, // 4: leaderd.v1.Run.next_attempt_time:type_name -> google.protobuf.Timestamp
+	4,  // 5: leaderd.v1.Run.hooks:type_name -> leaderd.v1.HookRun
+	7,  // 6: leaderd.v1.Run.shards:type_name -> leaderd.v1.ShardCounts
+	3,  // 7: leaderd.v1.Run.carried:type_name -> leaderd.v1.CarriedShards
+	0,  // 8: leaderd.v1.HookRun.state:type_name -> leaderd.v1.Run.State
+	20, // 9: leaderd.v1.HookRun.start_time:type_name -> google.protobuf.Timestamp
+	20, // 10: leaderd.v1.HookRun.end_time:type_name -> google.protobuf.Timestamp
+	20, // 11: leaderd.v1.Attempt.claim_time:type_name -> google.protobuf.Timestamp
+	20, // 12: leaderd.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
+	20, // 13: leaderd.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
+	0,  // 14: leaderd.v1.Attempt.state:type_name -> leaderd.v1.Run.State
+	6,  // 15: leaderd.v1.Attempt.progress:type_name -> leaderd.v1.Progress
+	20, // 16: leaderd.v1.Progress.report_time:type_name -> google.protobuf.Timestamp
+	20, // 17: leaderd.v1.Progress.estimated_end_time:type_name -> google.protobuf.Timestamp
+	0,  // 18: leaderd.v1.Shard.state:type_name -> leaderd.v1.Run.State
+	5,  // 19: leaderd.v1.Shard.attempts:type_name -> leaderd.v1.Attempt
+	20, // 20: leaderd.v1.Shard.next_attempt_time:type_name -> google.protobuf.Timestamp
+	19, // 21: leaderd.v1.Shard.params:type_name -> leaderd.v1.Shard.ParamsEntry
+	8,  // 22: leaderd.v1.ListShardsResponse.shards:type_name -> leaderd.v1.Shard
+	2,  // 23: leaderd.v1.GetRunResponse.run:type_name -> leaderd.v1.Run
+	2,  // 24: leaderd.v1.CancelRunResponse.run:type_name -> leaderd.v1.Run
+	1,  // 25: leaderd.v1.ListRunsRequest.order:type_name -> leaderd.v1.ListRunsRequest.Order
+	0,  // 26: leaderd.v1.ListRunsRequest.states:type_name -> leaderd.v1.Run.State
+	20, // 27: leaderd.v1.ListRunsRequest.since_time:type_name -> google.protobuf.Timestamp
+	2,  // 28: leaderd.v1.ListRunsResponse.runs:type_name -> leaderd.v1.Run
+	20, // 29: leaderd.v1.ListRunsResponse.removed_until:type_name -> google.protobuf.Timestamp
+	11, // 30: leaderd.v1.RunService.GetRun:input_type -> leaderd.v1.GetRunRequest
+	17, // 31: leaderd.v1.RunService.ListRuns:input_type -> leaderd.v1.ListRunsRequest
+	13, // 32: leaderd.v1.RunService.CancelRun:input_type -> leaderd.v1.CancelRunRequest
+	15, // 33: leaderd.v1.RunService.RetryRun:input_type -> leaderd.v1.RetryRunRequest
+	9,  // 34: leaderd.v1.RunService.ListShards:input_type -> leaderd.v1.ListShardsRequest
+	12, // 35: leaderd.v1.RunService.GetRun:output_type -> leaderd.v1.GetRunResponse
+	18, // 36: leaderd.v1.RunService.ListRuns:output_type -> leaderd.v1.ListRunsResponse
+	14, // 37: leaderd.v1.RunService.CancelRun:output_type -> leaderd.v1.CancelRunResponse
+	16, // 38: leaderd.v1.RunService.RetryRun:output_type -> leaderd.v1.RetryRunResponse
+	10, // 39: leaderd.v1.RunService.ListShards:output_type -> leaderd.v1.ListShardsResponse
+	35, // [35:40] is the sub-list for method output_type
+	30, // [30:35] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_run_proto_init() }
@@ -1729,16 +1980,16 @@ func file_leaderd_v1_run_proto_init() {
 	if File_leaderd_v1_run_proto != nil {
 		return
 	}
-	file_leaderd_v1_run_proto_msgTypes[1].OneofWrappers = []any{}
 	file_leaderd_v1_run_proto_msgTypes[2].OneofWrappers = []any{}
-	file_leaderd_v1_run_proto_msgTypes[5].OneofWrappers = []any{}
+	file_leaderd_v1_run_proto_msgTypes[3].OneofWrappers = []any{}
+	file_leaderd_v1_run_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_run_proto_rawDesc), len(file_leaderd_v1_run_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   15,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,7 @@ const (
 	RunService_GetRun_FullMethodName     = "/leaderd.v1.RunService/GetRun"
 	RunService_ListRuns_FullMethodName   = "/leaderd.v1.RunService/ListRuns"
 	RunService_CancelRun_FullMethodName  = "/leaderd.v1.RunService/CancelRun"
+	RunService_RetryRun_FullMethodName   = "/leaderd.v1.RunService/RetryRun"
 	RunService_ListShards_FullMethodName = "/leaderd.v1.RunService/ListShards"
 )
 
@@ -40,6 +41,11 @@ type RunServiceClient interface {
 	// executor has stopped it. The verdict is cancelled:requested, with who asked
 	// and why. It answers when the wish is stored. A run that is over is refused.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*CancelRunResponse, error)
+	// RetryRun makes a new run of a run's job that repeats it: one that has ended and has
+	// not succeeded. It is given what that run was given, and names it as its origin; where
+	// that left a dead letter, this goes in the same transaction. The answer comes when the
+	// wish is stored. See RetryRunRequest.failed_only for what is run.
+	RetryRun(ctx context.Context, in *RetryRunRequest, opts ...grpc.CallOption) (*RetryRunResponse, error)
 	// ListShards answers the shards of a run that is split, in order, whether they
 	// have been claimed or not, behind the first step of a run that lists its shards. Of
 	// another run there are none.
@@ -84,6 +90,16 @@ func (c *runServiceClient) CancelRun(ctx context.Context, in *CancelRunRequest, 
 	return out, nil
 }
 
+func (c *runServiceClient) RetryRun(ctx context.Context, in *RetryRunRequest, opts ...grpc.CallOption) (*RetryRunResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RetryRunResponse)
+	err := c.cc.Invoke(ctx, RunService_RetryRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *runServiceClient) ListShards(ctx context.Context, in *ListShardsRequest, opts ...grpc.CallOption) (*ListShardsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListShardsResponse)
@@ -109,6 +125,11 @@ type RunServiceServer interface {
 	// executor has stopped it. The verdict is cancelled:requested, with who asked
 	// and why. It answers when the wish is stored. A run that is over is refused.
 	CancelRun(context.Context, *CancelRunRequest) (*CancelRunResponse, error)
+	// RetryRun makes a new run of a run's job that repeats it: one that has ended and has
+	// not succeeded. It is given what that run was given, and names it as its origin; where
+	// that left a dead letter, this goes in the same transaction. The answer comes when the
+	// wish is stored. See RetryRunRequest.failed_only for what is run.
+	RetryRun(context.Context, *RetryRunRequest) (*RetryRunResponse, error)
 	// ListShards answers the shards of a run that is split, in order, whether they
 	// have been claimed or not, behind the first step of a run that lists its shards. Of
 	// another run there are none.
@@ -131,6 +152,9 @@ func (UnimplementedRunServiceServer) ListRuns(context.Context, *ListRunsRequest)
 }
 func (UnimplementedRunServiceServer) CancelRun(context.Context, *CancelRunRequest) (*CancelRunResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelRun not implemented")
+}
+func (UnimplementedRunServiceServer) RetryRun(context.Context, *RetryRunRequest) (*RetryRunResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RetryRun not implemented")
 }
 func (UnimplementedRunServiceServer) ListShards(context.Context, *ListShardsRequest) (*ListShardsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListShards not implemented")
@@ -210,6 +234,24 @@ func _RunService_CancelRun_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RunService_RetryRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RetryRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).RetryRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_RetryRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).RetryRun(ctx, req.(*RetryRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _RunService_ListShards_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListShardsRequest)
 	if err := dec(in); err != nil {
@@ -246,6 +288,10 @@ var RunService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelRun",
 			Handler:    _RunService_CancelRun_Handler,
+		},
+		{
+			MethodName: "RetryRun",
+			Handler:    _RunService_RetryRun_Handler,
 		},
 		{
 			MethodName: "ListShards",

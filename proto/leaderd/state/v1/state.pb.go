@@ -753,7 +753,11 @@ type Split struct {
 	// As the job had it.
 	Shards *v1.Shards `protobuf:"bytes,1,opt,name=shards,proto3" json:"shards,omitempty"`
 	// Broadcast: the node of each shard.
-	Nodes         []string `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Nodes []string `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// Shards that succeeded in an earlier run, and are not made again in this one.
+	Carried []*ShardsOf `protobuf:"bytes,3,rep,name=carried,proto3" json:"carried,omitempty"`
+	// Others, which go on from the last checkpoint that they have in an earlier run.
+	Resumed       []*ShardsOf `protobuf:"bytes,4,rep,name=resumed,proto3" json:"resumed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -802,6 +806,75 @@ func (x *Split) GetNodes() []string {
 	return nil
 }
 
+func (x *Split) GetCarried() []*ShardsOf {
+	if x != nil {
+		return x.Carried
+	}
+	return nil
+}
+
+func (x *Split) GetResumed() []*ShardsOf {
+	if x != nil {
+		return x.Resumed
+	}
+	return nil
+}
+
+// ShardsOf are some shards of a run.
+type ShardsOf struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	// Their numbers, in order.
+	Shards        []int32 `protobuf:"varint,2,rep,packed,name=shards,proto3" json:"shards,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardsOf) Reset() {
+	*x = ShardsOf{}
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardsOf) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardsOf) ProtoMessage() {}
+
+func (x *ShardsOf) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardsOf.ProtoReflect.Descriptor instead.
+func (*ShardsOf) Descriptor() ([]byte, []int) {
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ShardsOf) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *ShardsOf) GetShards() []int32 {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
+}
+
 // ShardEnd is more about how a shard ended.
 type ShardEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -821,7 +894,7 @@ type ShardEnd struct {
 
 func (x *ShardEnd) Reset() {
 	*x = ShardEnd{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +906,7 @@ func (x *ShardEnd) String() string {
 func (*ShardEnd) ProtoMessage() {}
 
 func (x *ShardEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[6]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +919,7 @@ func (x *ShardEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardEnd.ProtoReflect.Descriptor instead.
 func (*ShardEnd) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{6}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ShardEnd) GetReason() string {
@@ -899,7 +972,7 @@ type Upstream struct {
 
 func (x *Upstream) Reset() {
 	*x = Upstream{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +984,7 @@ func (x *Upstream) String() string {
 func (*Upstream) ProtoMessage() {}
 
 func (x *Upstream) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[7]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +997,7 @@ func (x *Upstream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Upstream.ProtoReflect.Descriptor instead.
 func (*Upstream) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{7}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Upstream) GetJob() string {
@@ -971,7 +1044,7 @@ type Follow struct {
 
 func (x *Follow) Reset() {
 	*x = Follow{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1056,7 @@ func (x *Follow) String() string {
 func (*Follow) ProtoMessage() {}
 
 func (x *Follow) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[8]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1069,7 @@ func (x *Follow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Follow.ProtoReflect.Descriptor instead.
 func (*Follow) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{8}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Follow) GetCursor() int64 {
@@ -1056,7 +1129,7 @@ type Place struct {
 
 func (x *Place) Reset() {
 	*x = Place{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1068,7 +1141,7 @@ func (x *Place) String() string {
 func (*Place) ProtoMessage() {}
 
 func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[9]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1081,7 +1154,7 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Place.ProtoReflect.Descriptor instead.
 func (*Place) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{9}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Place) GetJob() string {
@@ -1118,7 +1191,7 @@ type Bucket struct {
 
 func (x *Bucket) Reset() {
 	*x = Bucket{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1130,7 +1203,7 @@ func (x *Bucket) String() string {
 func (*Bucket) ProtoMessage() {}
 
 func (x *Bucket) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[10]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1143,7 +1216,7 @@ func (x *Bucket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bucket.ProtoReflect.Descriptor instead.
 func (*Bucket) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{10}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Bucket) GetFull() int64 {
@@ -1177,7 +1250,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1262,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[11]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1275,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Cancel) GetRequested() int64 {
@@ -1270,7 +1343,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1355,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[12]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1368,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -1449,7 +1522,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1461,7 +1534,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[13]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1474,7 +1547,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{13}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Record) GetGeneration() int64 {
@@ -1647,7 +1720,7 @@ type HookRun struct {
 
 func (x *HookRun) Reset() {
 	*x = HookRun{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1732,7 @@ func (x *HookRun) String() string {
 func (*HookRun) ProtoMessage() {}
 
 func (x *HookRun) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[14]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1745,7 @@ func (x *HookRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookRun.ProtoReflect.Descriptor instead.
 func (*HookRun) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{14}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HookRun) GetName() uint32 {
@@ -1737,6 +1810,8 @@ type Pending struct {
 	AllowOverlap bool `protobuf:"varint,4,opt,name=allow_overlap,json=allowOverlap,proto3" json:"allow_overlap,omitempty"`
 	// Since when it waits for other runs; 0: it was not found to have to.
 	Queued int64 `protobuf:"varint,5,opt,name=queued,proto3" json:"queued,omitempty"`
+	// What it is split into, of a run that repeats some shards of another.
+	Split *Split `protobuf:"bytes,6,opt,name=split,proto3" json:"split,omitempty"`
 	// The run that it repeats.
 	Origin string `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
 	// The chain that it is of; empty: it is the first of one, if of any.
@@ -1751,7 +1826,7 @@ type Pending struct {
 
 func (x *Pending) Reset() {
 	*x = Pending{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1763,7 +1838,7 @@ func (x *Pending) String() string {
 func (*Pending) ProtoMessage() {}
 
 func (x *Pending) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[15]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1776,7 +1851,7 @@ func (x *Pending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pending.ProtoReflect.Descriptor instead.
 func (*Pending) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{15}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Pending) GetRequested() int64 {
@@ -1812,6 +1887,13 @@ func (x *Pending) GetQueued() int64 {
 		return x.Queued
 	}
 	return 0
+}
+
+func (x *Pending) GetSplit() *Split {
+	if x != nil {
+		return x.Split
+	}
+	return nil
 }
 
 func (x *Pending) GetOrigin() string {
@@ -1868,7 +1950,7 @@ type Circuit struct {
 
 func (x *Circuit) Reset() {
 	*x = Circuit{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1880,7 +1962,7 @@ func (x *Circuit) String() string {
 func (*Circuit) ProtoMessage() {}
 
 func (x *Circuit) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[16]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1893,7 +1975,7 @@ func (x *Circuit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Circuit.ProtoReflect.Descriptor instead.
 func (*Circuit) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{16}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Circuit) GetState() uint32 {
@@ -1975,7 +2057,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1987,7 +2069,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[17]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2000,7 +2082,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{17}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Checkpoint) GetData() []byte {
@@ -2068,7 +2150,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2162,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[18]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2093,7 +2175,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{18}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Progress) GetDone() int64 {
@@ -2170,7 +2252,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2182,7 +2264,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[19]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2195,7 +2277,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{19}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Node) GetControl() bool {
@@ -2288,7 +2370,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2300,7 +2382,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[20]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2313,7 +2395,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{20}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Watermark) GetInstant() int64 {
@@ -2406,7 +2488,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[21]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2418,7 +2500,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[21]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2431,7 +2513,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{21}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ClockSkew) GetNode() string {
@@ -2467,7 +2549,7 @@ type Late struct {
 
 func (x *Late) Reset() {
 	*x = Late{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[22]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2479,7 +2561,7 @@ func (x *Late) String() string {
 func (*Late) ProtoMessage() {}
 
 func (x *Late) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[22]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2492,7 +2574,7 @@ func (x *Late) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Late.ProtoReflect.Descriptor instead.
 func (*Late) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{22}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Late) GetRuns() int64 {
@@ -2543,7 +2625,7 @@ type UnreadableGate struct {
 
 func (x *UnreadableGate) Reset() {
 	*x = UnreadableGate{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[23]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2555,7 +2637,7 @@ func (x *UnreadableGate) String() string {
 func (*UnreadableGate) ProtoMessage() {}
 
 func (x *UnreadableGate) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[23]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2568,7 +2650,7 @@ func (x *UnreadableGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreadableGate.ProtoReflect.Descriptor instead.
 func (*UnreadableGate) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{23}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UnreadableGate) GetNamespace() string {
@@ -2601,7 +2683,7 @@ type Closed struct {
 
 func (x *Closed) Reset() {
 	*x = Closed{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[24]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2613,7 +2695,7 @@ func (x *Closed) String() string {
 func (*Closed) ProtoMessage() {}
 
 func (x *Closed) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[24]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2626,7 +2708,7 @@ func (x *Closed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Closed.ProtoReflect.Descriptor instead.
 func (*Closed) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{24}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Closed) GetInstant() int64 {
@@ -2701,7 +2783,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[25]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2713,7 +2795,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[25]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2726,7 +2808,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{25}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Backfill) GetFrom() int64 {
@@ -2889,7 +2971,7 @@ type BackfillSlots struct {
 
 func (x *BackfillSlots) Reset() {
 	*x = BackfillSlots{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[26]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +2983,7 @@ func (x *BackfillSlots) String() string {
 func (*BackfillSlots) ProtoMessage() {}
 
 func (x *BackfillSlots) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[26]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +2996,7 @@ func (x *BackfillSlots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillSlots.ProtoReflect.Descriptor instead.
 func (*BackfillSlots) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{26}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *BackfillSlots) GetSteps() []int64 {
@@ -2937,7 +3019,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[27]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2949,7 +3031,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[27]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2962,7 +3044,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{27}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Segment) GetBlock() []byte {
@@ -2996,7 +3078,7 @@ type SegmentBlock struct {
 
 func (x *SegmentBlock) Reset() {
 	*x = SegmentBlock{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[28]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3008,7 +3090,7 @@ func (x *SegmentBlock) String() string {
 func (*SegmentBlock) ProtoMessage() {}
 
 func (x *SegmentBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[28]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3021,7 +3103,7 @@ func (x *SegmentBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentBlock.ProtoReflect.Descriptor instead.
 func (*SegmentBlock) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{28}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SegmentBlock) GetRuns() []string {
@@ -3058,7 +3140,7 @@ type Swept struct {
 
 func (x *Swept) Reset() {
 	*x = Swept{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[29]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3070,7 +3152,7 @@ func (x *Swept) String() string {
 func (*Swept) ProtoMessage() {}
 
 func (x *Swept) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[29]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3083,7 +3165,7 @@ func (x *Swept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Swept.ProtoReflect.Descriptor instead.
 func (*Swept) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{29}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Swept) GetFloor() int64 {
@@ -3115,7 +3197,7 @@ type Unique struct {
 
 func (x *Unique) Reset() {
 	*x = Unique{}
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[30]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3127,7 +3209,7 @@ func (x *Unique) String() string {
 func (*Unique) ProtoMessage() {}
 
 func (x *Unique) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_state_v1_state_proto_msgTypes[30]
+	mi := &file_leaderd_state_v1_state_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3140,7 +3222,7 @@ func (x *Unique) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unique.ProtoReflect.Descriptor instead.
 func (*Unique) Descriptor() ([]byte, []int) {
-	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{30}
+	return file_leaderd_state_v1_state_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Unique) GetRun() string {
@@ -3245,10 +3327,15 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05place\x18\x03 \x01(\x05R\x05place\x12\x10\n" +
-	"\x03key\x18\x04 \x01(\tR\x03key\"I\n" +
+	"\x03key\x18\x04 \x01(\tR\x03key\"\xb5\x01\n" +
 	"\x05Split\x12*\n" +
 	"\x06shards\x18\x01 \x01(\v2\x12.leaderd.v1.ShardsR\x06shards\x12\x14\n" +
-	"\x05nodes\x18\x02 \x03(\tR\x05nodes\"\x8d\x01\n" +
+	"\x05nodes\x18\x02 \x03(\tR\x05nodes\x124\n" +
+	"\acarried\x18\x03 \x03(\v2\x1a.leaderd.state.v1.ShardsOfR\acarried\x124\n" +
+	"\aresumed\x18\x04 \x03(\v2\x1a.leaderd.state.v1.ShardsOfR\aresumed\"4\n" +
+	"\bShardsOf\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\x12\x16\n" +
+	"\x06shards\x18\x02 \x03(\x05R\x06shards\"\x8d\x01\n" +
 	"\bShardEnd\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x1a\n" +
@@ -3331,13 +3418,14 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x05error\x18\x06 \x01(\tR\x05error\x12\x12\n" +
 	"\x04tail\x18\a \x01(\fR\x04tailB\f\n" +
 	"\n" +
-	"_exit_code\"\xa1\x02\n" +
+	"_exit_code\"\xd0\x02\n" +
 	"\aPending\x12\x1c\n" +
 	"\trequested\x18\x01 \x01(\x03R\trequested\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12#\n" +
 	"\rallow_overlap\x18\x04 \x01(\bR\fallowOverlap\x12\x16\n" +
-	"\x06queued\x18\x05 \x01(\x03R\x06queued\x12\x16\n" +
+	"\x06queued\x18\x05 \x01(\x03R\x06queued\x12-\n" +
+	"\x05split\x18\x06 \x01(\v2\x17.leaderd.state.v1.SplitR\x05split\x12\x16\n" +
 	"\x06origin\x18\x14 \x01(\tR\x06origin\x12 \n" +
 	"\vcorrelation\x18P \x01(\tR\vcorrelation\x126\n" +
 	"\bupstream\x18Q \x03(\v2\x1a.leaderd.state.v1.UpstreamR\bupstream\x12\x1b\n" +
@@ -3464,7 +3552,7 @@ func file_leaderd_state_v1_state_proto_rawDescGZIP() []byte {
 	return file_leaderd_state_v1_state_proto_rawDescData
 }
 
-var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_leaderd_state_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_leaderd_state_v1_state_proto_goTypes = []any{
 	(*Job)(nil),               // 0: leaderd.state.v1.Job
 	(*Calendar)(nil),          // 1: leaderd.state.v1.Calendar
@@ -3472,69 +3560,73 @@ var file_leaderd_state_v1_state_proto_goTypes = []any{
 	(*Live)(nil),              // 3: leaderd.state.v1.Live
 	(*Hold)(nil),              // 4: leaderd.state.v1.Hold
 	(*Split)(nil),             // 5: leaderd.state.v1.Split
-	(*ShardEnd)(nil),          // 6: leaderd.state.v1.ShardEnd
-	(*Upstream)(nil),          // 7: leaderd.state.v1.Upstream
-	(*Follow)(nil),            // 8: leaderd.state.v1.Follow
-	(*Place)(nil),             // 9: leaderd.state.v1.Place
-	(*Bucket)(nil),            // 10: leaderd.state.v1.Bucket
-	(*Cancel)(nil),            // 11: leaderd.state.v1.Cancel
-	(*Attempt)(nil),           // 12: leaderd.state.v1.Attempt
-	(*Record)(nil),            // 13: leaderd.state.v1.Record
-	(*HookRun)(nil),           // 14: leaderd.state.v1.HookRun
-	(*Pending)(nil),           // 15: leaderd.state.v1.Pending
-	(*Circuit)(nil),           // 16: leaderd.state.v1.Circuit
-	(*Checkpoint)(nil),        // 17: leaderd.state.v1.Checkpoint
-	(*Progress)(nil),          // 18: leaderd.state.v1.Progress
-	(*Node)(nil),              // 19: leaderd.state.v1.Node
-	(*Watermark)(nil),         // 20: leaderd.state.v1.Watermark
-	(*ClockSkew)(nil),         // 21: leaderd.state.v1.ClockSkew
-	(*Late)(nil),              // 22: leaderd.state.v1.Late
-	(*UnreadableGate)(nil),    // 23: leaderd.state.v1.UnreadableGate
-	(*Closed)(nil),            // 24: leaderd.state.v1.Closed
-	(*Backfill)(nil),          // 25: leaderd.state.v1.Backfill
-	(*BackfillSlots)(nil),     // 26: leaderd.state.v1.BackfillSlots
-	(*Segment)(nil),           // 27: leaderd.state.v1.Segment
-	(*SegmentBlock)(nil),      // 28: leaderd.state.v1.SegmentBlock
-	(*Swept)(nil),             // 29: leaderd.state.v1.Swept
-	(*Unique)(nil),            // 30: leaderd.state.v1.Unique
-	nil,                       // 31: leaderd.state.v1.Node.LabelsEntry
-	nil,                       // 32: leaderd.state.v1.Node.ResourcesEntry
-	(*v1.JobSpec)(nil),        // 33: leaderd.v1.JobSpec
-	(*v1.JobCalendar)(nil),    // 34: leaderd.v1.JobCalendar
-	(*v1.CalendarSpec)(nil),   // 35: leaderd.v1.CalendarSpec
-	(*v1.CircuitBreaker)(nil), // 36: leaderd.v1.CircuitBreaker
-	(*v1.Shards)(nil),         // 37: leaderd.v1.Shards
+	(*ShardsOf)(nil),          // 6: leaderd.state.v1.ShardsOf
+	(*ShardEnd)(nil),          // 7: leaderd.state.v1.ShardEnd
+	(*Upstream)(nil),          // 8: leaderd.state.v1.Upstream
+	(*Follow)(nil),            // 9: leaderd.state.v1.Follow
+	(*Place)(nil),             // 10: leaderd.state.v1.Place
+	(*Bucket)(nil),            // 11: leaderd.state.v1.Bucket
+	(*Cancel)(nil),            // 12: leaderd.state.v1.Cancel
+	(*Attempt)(nil),           // 13: leaderd.state.v1.Attempt
+	(*Record)(nil),            // 14: leaderd.state.v1.Record
+	(*HookRun)(nil),           // 15: leaderd.state.v1.HookRun
+	(*Pending)(nil),           // 16: leaderd.state.v1.Pending
+	(*Circuit)(nil),           // 17: leaderd.state.v1.Circuit
+	(*Checkpoint)(nil),        // 18: leaderd.state.v1.Checkpoint
+	(*Progress)(nil),          // 19: leaderd.state.v1.Progress
+	(*Node)(nil),              // 20: leaderd.state.v1.Node
+	(*Watermark)(nil),         // 21: leaderd.state.v1.Watermark
+	(*ClockSkew)(nil),         // 22: leaderd.state.v1.ClockSkew
+	(*Late)(nil),              // 23: leaderd.state.v1.Late
+	(*UnreadableGate)(nil),    // 24: leaderd.state.v1.UnreadableGate
+	(*Closed)(nil),            // 25: leaderd.state.v1.Closed
+	(*Backfill)(nil),          // 26: leaderd.state.v1.Backfill
+	(*BackfillSlots)(nil),     // 27: leaderd.state.v1.BackfillSlots
+	(*Segment)(nil),           // 28: leaderd.state.v1.Segment
+	(*SegmentBlock)(nil),      // 29: leaderd.state.v1.SegmentBlock
+	(*Swept)(nil),             // 30: leaderd.state.v1.Swept
+	(*Unique)(nil),            // 31: leaderd.state.v1.Unique
+	nil,                       // 32: leaderd.state.v1.Node.LabelsEntry
+	nil,                       // 33: leaderd.state.v1.Node.ResourcesEntry
+	(*v1.JobSpec)(nil),        // 34: leaderd.v1.JobSpec
+	(*v1.JobCalendar)(nil),    // 35: leaderd.v1.JobCalendar
+	(*v1.CalendarSpec)(nil),   // 36: leaderd.v1.CalendarSpec
+	(*v1.CircuitBreaker)(nil), // 37: leaderd.v1.CircuitBreaker
+	(*v1.Shards)(nil),         // 38: leaderd.v1.Shards
 }
 var file_leaderd_state_v1_state_proto_depIdxs = []int32{
-	33, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
-	34, // 1: leaderd.state.v1.Job.calendars:type_name -> leaderd.v1.JobCalendar
-	35, // 2: leaderd.state.v1.Calendar.spec:type_name -> leaderd.v1.CalendarSpec
+	34, // 0: leaderd.state.v1.Job.spec:type_name -> leaderd.v1.JobSpec
+	35, // 1: leaderd.state.v1.Job.calendars:type_name -> leaderd.v1.JobCalendar
+	36, // 2: leaderd.state.v1.Calendar.spec:type_name -> leaderd.v1.CalendarSpec
 	0,  // 3: leaderd.state.v1.Version.job:type_name -> leaderd.state.v1.Job
-	12, // 4: leaderd.state.v1.Live.attempts:type_name -> leaderd.state.v1.Attempt
-	36, // 5: leaderd.state.v1.Live.circuit:type_name -> leaderd.v1.CircuitBreaker
-	6,  // 6: leaderd.state.v1.Live.end:type_name -> leaderd.state.v1.ShardEnd
+	13, // 4: leaderd.state.v1.Live.attempts:type_name -> leaderd.state.v1.Attempt
+	37, // 5: leaderd.state.v1.Live.circuit:type_name -> leaderd.v1.CircuitBreaker
+	7,  // 6: leaderd.state.v1.Live.end:type_name -> leaderd.state.v1.ShardEnd
 	5,  // 7: leaderd.state.v1.Live.split:type_name -> leaderd.state.v1.Split
-	37, // 8: leaderd.state.v1.Live.listing:type_name -> leaderd.v1.Shards
+	38, // 8: leaderd.state.v1.Live.listing:type_name -> leaderd.v1.Shards
 	4,  // 9: leaderd.state.v1.Live.holds:type_name -> leaderd.state.v1.Hold
-	7,  // 10: leaderd.state.v1.Live.upstream:type_name -> leaderd.state.v1.Upstream
-	37, // 11: leaderd.state.v1.Split.shards:type_name -> leaderd.v1.Shards
-	12, // 12: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
-	14, // 13: leaderd.state.v1.Record.hooks:type_name -> leaderd.state.v1.HookRun
-	3,  // 14: leaderd.state.v1.Record.ends:type_name -> leaderd.state.v1.Live
-	5,  // 15: leaderd.state.v1.Record.split:type_name -> leaderd.state.v1.Split
-	7,  // 16: leaderd.state.v1.Record.upstream:type_name -> leaderd.state.v1.Upstream
-	7,  // 17: leaderd.state.v1.Pending.upstream:type_name -> leaderd.state.v1.Upstream
-	31, // 18: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
-	32, // 19: leaderd.state.v1.Node.resources:type_name -> leaderd.state.v1.Node.ResourcesEntry
-	22, // 20: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
-	23, // 21: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
-	21, // 22: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
-	13, // 23: leaderd.state.v1.SegmentBlock.records:type_name -> leaderd.state.v1.Record
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	8,  // 10: leaderd.state.v1.Live.upstream:type_name -> leaderd.state.v1.Upstream
+	38, // 11: leaderd.state.v1.Split.shards:type_name -> leaderd.v1.Shards
+	6,  // 12: leaderd.state.v1.Split.carried:type_name -> leaderd.state.v1.ShardsOf
+	6,  // 13: leaderd.state.v1.Split.resumed:type_name -> leaderd.state.v1.ShardsOf
+	13, // 14: leaderd.state.v1.Record.attempts:type_name -> leaderd.state.v1.Attempt
+	15, // 15: leaderd.state.v1.Record.hooks:type_name -> leaderd.state.v1.HookRun
+	3,  // 16: leaderd.state.v1.Record.ends:type_name -> leaderd.state.v1.Live
+	5,  // 17: leaderd.state.v1.Record.split:type_name -> leaderd.state.v1.Split
+	8,  // 18: leaderd.state.v1.Record.upstream:type_name -> leaderd.state.v1.Upstream
+	5,  // 19: leaderd.state.v1.Pending.split:type_name -> leaderd.state.v1.Split
+	8,  // 20: leaderd.state.v1.Pending.upstream:type_name -> leaderd.state.v1.Upstream
+	32, // 21: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
+	33, // 22: leaderd.state.v1.Node.resources:type_name -> leaderd.state.v1.Node.ResourcesEntry
+	23, // 23: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
+	24, // 24: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
+	22, // 25: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
+	14, // 26: leaderd.state.v1.SegmentBlock.records:type_name -> leaderd.state.v1.Record
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_state_v1_state_proto_init() }
@@ -3542,15 +3634,15 @@ func file_leaderd_state_v1_state_proto_init() {
 	if File_leaderd_state_v1_state_proto != nil {
 		return
 	}
-	file_leaderd_state_v1_state_proto_msgTypes[12].OneofWrappers = []any{}
-	file_leaderd_state_v1_state_proto_msgTypes[14].OneofWrappers = []any{}
+	file_leaderd_state_v1_state_proto_msgTypes[13].OneofWrappers = []any{}
+	file_leaderd_state_v1_state_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_state_v1_state_proto_rawDesc), len(file_leaderd_state_v1_state_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -60,7 +60,7 @@ func tell(t *testing.T) *story {
 	s := &story{db: db}
 	cache, nodes, catalog := st.JobsCache(), st.NodesCache(), planner.NewCatalog()
 	server, err := api.New(api.Config{
-		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Submitter: st, Canceller: st, Backfills: st, Calendars: st, Checkpoint: st, Runs: st, DeadLetters: st, Circuits: st, Watermark: st,
+		Node: "n1", Reader: st, Lister: cache, Versions: st, Putter: st, Pauser: st, Triggerer: st, Submitter: st, Canceller: st, Repeater: st, Backfills: st, Calendars: st, Checkpoint: st, Runs: st, DeadLetters: st, Circuits: st, Watermark: st,
 		Leadership: leads{}, Nodes: nodes, Jobs: catalog, Wall: func() time.Time { return s.now }, Queue: nobody{}, Holders: st,
 	})
 	require.NoError(t, err)

@@ -36,7 +36,7 @@ func TestStartsFollowTheWallClock(t *testing.T) {
 			synctest.Wait()
 			require.Empty(t, began)
 		}
-		s.add(&run{plan: &plan{due: due, start: due}})
+		s.add(&run{live: &state.Live{}, plan: &plan{due: due, start: due}})
 		waits(9999 * time.Millisecond)
 		offset.Store(int64(-time.Hour))
 		waits(30 * time.Minute)
@@ -50,7 +50,7 @@ func TestStartsFollowTheWallClock(t *testing.T) {
 		// An earlier slot, and one that is past, do not wait for a later one.
 		now := clock()
 		for _, in := range []time.Duration{time.Hour, time.Millisecond, -time.Second} {
-			s.add(&run{plan: &plan{due: now + int64(in), start: now + int64(in)}})
+			s.add(&run{live: &state.Live{}, plan: &plan{due: now + int64(in), start: now + int64(in)}})
 		}
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
@@ -59,7 +59,7 @@ func TestStartsFollowTheWallClock(t *testing.T) {
 		// The end begins what waits, and what comes later.
 		cancel()
 		<-ended
-		s.add(&run{plan: &plan{due: now + int64(time.Hour), start: now + int64(time.Hour)}})
+		s.add(&run{live: &state.Live{}, plan: &plan{due: now + int64(time.Hour), start: now + int64(time.Hour)}})
 		synctest.Wait()
 		require.Len(t, began, 4)
 	})

@@ -67,6 +67,10 @@ func newRun(d *desk, e *entry, now int64) *run {
 	return &run{desk: d, entry: e, key: &e.key, plan: e.plan, until: e.until, applied: now >= e.plan.start && !e.plan.waits()}
 }
 
+// start is when the work of a claimed run may begin. A shard of a slot's run is planned by
+// its slot; where an earlier version of the job had made that due later, the record says so.
+func (r *run) start() int64 { return max(r.plan.start, r.live.Due.UnixNano()) }
+
 // claim asks for the run's claim. What follows from the answer, claimed does.
 func (d *desk) claim(window context.Context, r *run) {
 	begun := d.clock()
@@ -315,7 +319,7 @@ func (d *desk) perform(work context.Context, r *run) runner.Outcome {
 	t.Submitted = t.Submitted || r.plan.spec.policy.KeepResult
 	r.stepOf(&t)
 	t.Chain = r.live.Chain
-	r.lateness = time.Duration(max(now-r.plan.start, 0))
+	r.lateness = time.Duration(max(now-r.start(), 0))
 	if r.plan.queued || r.live.Tries+r.live.Snoozes > 0 || t.Step == state.StepShard {
 		// That it waited for other runs, for its next try, or to be listed, is no lateness.
 		r.lateness = max(min(r.lateness, time.Duration(now-r.claim.Live.Claimed.UnixNano())), 0)

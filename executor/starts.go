@@ -44,7 +44,7 @@ func (s *starts) add(r *run) {
 		s.release(r)
 		return
 	}
-	s.waiting.Push(r.plan.start, r)
+	s.waiting.Push(r.start(), r)
 	if s.waiting.Top().Val == r {
 		signal(s.wake)
 	}

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -8,6 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
+	"github.com/leaderd/leaderd/state"
 )
 
 // crowdRig are starts whose runs begin when the test says so.
@@ -29,7 +33,7 @@ func newCrowdRig() *crowdRig {
 func (r *crowdRig) come(n int) {
 	now := r.wall()
 	for range n {
-		r.add(&run{plan: &plan{due: now, start: now}})
+		r.add(&run{live: &state.Live{}, plan: &plan{due: now, start: now}})
 	}
 	r.next(now)
 }
@@ -91,7 +95,7 @@ func TestTheEndOfStartsFreesWhoYields(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newCrowdRig()
 		r.begin = func(*run) { r.began() }
-		r.add(&run{plan: &plan{due: r.wall() + int64(time.Hour), start: r.wall() + int64(time.Hour)}})
+		r.add(&run{live: &state.Live{}, plan: &plan{due: r.wall() + int64(time.Hour), start: r.wall() + int64(time.Hour)}})
 		r.over()
 		require.Equal(t, 1, r.free(), "what is not due yet keeps nobody")
 		r.begin = func(*run) {} // is held up on its way
@@ -146,5 +150,29 @@ func TestYieldIsExact(t *testing.T) {
 			begun = due
 			check()
 		})
+	})
+}
+
+// A run that had waited for others may be split by a version of its job with another
+// jitter than the one that made it due: its shards start when it is due.
+func TestShardsStartWhenTheirRunIsDue(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		l := r.lead(5)
+		slot := soon(2 * time.Second)
+		due := slot.Add(3 * time.Second)
+		r.journal.set(func() {
+			r.journal.onClaim = func(_ context.Context, c state.Claim) (state.ClaimResult, error) {
+				c.Live.Due = due.UTC()
+				return r.journal.grant(c), nil
+			}
+		})
+		l.plan(noop(1, nil), &workerv1.Entry{Ref: 1, Due: slot.UnixMicro(), Shard: 1, Shards: 2, Split: true, Begun: true})
+		until(due.Add(-time.Millisecond))
+		require.Len(t, r.journal.claimed(), 1)
+		require.Empty(t, r.work.started())
+		until(due)
+		require.Len(t, r.work.started(), 1)
+		r.close()
 	})
 }

@@ -28,7 +28,8 @@ func TestRetryRun(t *testing.T) {
 		State: state.StateFailed, Shards: 3, Split: &state.Split{Shards: state.Shards{Params: []map[string]string{{"region": "eu"}, {"region": "us"}, {"region": "asia"}}}},
 		Ends: []state.Live{
 			{Shard: 0, State: state.StateSucceeded, Attempts: []state.Attempt{{Number: 1, Node: "n1", Token: 4, State: state.StateSucceeded}}},
-			{Shard: 1, State: state.StateFailed, Attempts: tried}, {Shard: 2, State: state.StateCancelled},
+			{Shard: 1, State: state.StateFailed, Attempts: tried},
+			{Shard: 2, State: state.StateCancelled},
 		},
 	})
 	resp, err := s.runs.RetryRun(ctx, &leaderdv1.RetryRunRequest{Name: failed, FailedOnly: true, IdempotencyKey: "k", Reason: "mended"})

@@ -21,6 +21,8 @@ func TestVerdictOfManyShardsFitsTheStore(t *testing.T) {
 	split := &state.Split{Shards: state.Shards{Broadcast: true}}
 	for i := range state.MaxShards {
 		split.Nodes = append(split.Nodes, fmt.Sprintf("%0*d", state.MaxNameBytes, i))
+		// It repeats what failed of a run that repeated what failed of another, and so on.
+		split.Resumed = append(split.Resumed, state.ShardsOf{Run: state.SubmitRunID(now, uint64(i)), Shards: []int{i}})
 	}
 	ends := func(attempts, text int, detail bool) []state.Live {
 		all := make([]state.Live, state.MaxShards)
@@ -78,5 +80,61 @@ func TestVerdictOfManyShardsFitsTheStore(t *testing.T) {
 	for i := range rec.Ends {
 		require.Equal(t, few[i].Attempts, rec.Ends[i].Attempts, "where there is room, nothing is left out")
 		require.Equal(t, few[i].End.Detail, rec.Ends[i].End.Detail)
+	}
+}
+
+// What is carried over counts as succeeded, whatever becomes of the others, and has no
+// attempts: not where its node is gone, nor where all that is left is given up.
+func TestTallyOfCarriedShards(t *testing.T) {
+	now := time.Date(2026, 11, 30, 2, 0, 0, 0, time.UTC)
+	done := []state.Attempt{{Number: 1, Token: 9, State: state.StateSucceeded}}
+	split := func(needed int) *state.Split {
+		return &state.Split{
+			Shards: state.Shards{Broadcast: true, MinSuccess: needed}, Nodes: []string{"a", "b", "c", "d"},
+			Carried: []state.ShardsOf{{Run: "r1", Shards: []int{0}}, {Run: "r2", Shards: []int{3}}},
+		}
+	}
+	gone := func(string) bool { return true }
+	here := func(string) bool { return false }
+	for _, c := range []struct {
+		name     string
+		needed   int
+		shards   []state.Live
+		lost     func(string) bool
+		giveUp   bool
+		ended    bool
+		hopeless bool
+		want     fate
+	}{
+		{"nothing has begun", 0, nil, here, false, false, false, fate{}},
+		{"all is given up", 0, nil, here, true, true, true, fate{state: state.StateCancelled, detail: "2 of 4 shards succeeded, 4 were needed; not 1, 2"}},
+		{"enough were carried over", 2, nil, here, true, true, false, fate{state: state.StateSucceeded, detail: "2 of 4 shards succeeded, 2 were needed; not 1, 2"}},
+		{"their nodes are gone", 0, nil, gone, false, true, true, fate{state: state.StateFailed, detail: "2 of 4 shards succeeded, 4 were needed; not 1, 2"}},
+		{
+			"one more succeeds", 3, []state.Live{{Shard: 1, State: state.StateSucceeded, Attempts: done}, {Shard: 2, State: state.StateFailed}}, here,
+			false, true, false, fate{state: state.StateSucceeded, detail: "3 of 4 shards succeeded, 3 were needed; not 2"},
+		},
+		{
+			"all the others succeed", 0, []state.Live{{Shard: 1, State: state.StateSucceeded}, {Shard: 2, State: state.StateSucceeded}}, here,
+			false, true, false, fate{state: state.StateSucceeded},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ta := newTally(split(c.needed), c.shards, c.lost)
+			if c.giveUp {
+				ta.leaveMissing(fate{state: state.StateCancelled})
+			}
+			require.Equal(t, c.ended, ta.ended())
+			require.Equal(t, c.hopeless, ta.hopeless())
+			if !c.ended {
+				return
+			}
+			verdict := ta.verdict(nil, false)
+			require.Equal(t, c.want, verdict)
+			rec := ta.record(&state.Live{Due: now}, verdict, now)
+			for _, shard := range []int{0, 3} {
+				require.Equal(t, state.Live{Shard: shard, State: state.StateSucceeded}, rec.Ends[shard])
+			}
+		})
 	}
 }

@@ -132,6 +132,21 @@ func (s *Store) dropLetterOf(ctx context.Context, r *request, id state.JobID, ru
 	return nil
 }
 
+// resumeShard has the first claim of a shard, of a run that repeats another, go on from the
+// last checkpoint of an earlier run; empty: it begins without one. It may have one then: that
+// of a run of one piece, whose retry is split, since the job has shards by now.
+func (s *Store) resumeShard(ctx context.Context, r *request, l *state.Live, from state.RunID) error {
+	if from == "" {
+		own := s.keys.checkpoint(state.CheckpointRef{Job: l.Job, Run: l.Run, Shard: l.Shard})
+		r.txn.Then = append(r.txn.Then, kv.DeleteRange(own, shardEnd(own)))
+		r.writes = append(r.writes, s.batch.hash(own))
+		return nil
+	}
+	saved, err := s.copyCheckpoint(ctx, l.Job, from, l.Run, l.Shard)
+	s.addOps(r, saved)
+	return err
+}
+
 // copyCheckpoint answers what makes the last checkpoint of a shard that of the same shard
 // of another run, which has none of its own yet; nothing where there is none.
 func (s *Store) copyCheckpoint(ctx context.Context, id state.JobID, from, to state.RunID, shard int) ([]kv.Op, error) {

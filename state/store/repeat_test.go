@@ -205,6 +205,28 @@ func TestRepeatOfOnePiece(t *testing.T) {
 	}
 }
 
+// TestRepeatOfOnePieceIsSplit has the shards begin from the beginning, where the job has some
+// by the time that a run of one piece is retried: its checkpoint is none of theirs.
+func TestRepeatOfOnePieceIsSplit(t *testing.T) {
+	r := newRig(t)
+	_, err := r.s.PutJob(t.Context(), putOf(billing, specOf()))
+	require.NoError(t, err)
+	e, err := r.s.GetJob(t.Context(), billing)
+	require.NoError(t, err)
+	a := r.register("a")
+	l := r.start(claimOf(billing, e.Job.Revision, a, 5, true))
+	saved(t, r, state.Checkpoint{Live: l, Data: []byte("x"), Number: 1})
+	require.Equal(t, state.TokenStored, r.finish(endOf(l, state.StateFailed)))
+	run, _, err := r.s.Repeat(t.Context(), repeatOf(l.Run, 1, true))
+	require.NoError(t, err)
+	first := r.shardOf(r.wished(run), r.split(2), a, 0)
+	require.Equal(t, state.Claimed, first.Status)
+	require.Equal(t, 2, first.Live.Shards)
+	last, err := r.s.GetCheckpoint(t.Context(), state.CheckpointRef{Job: billing, Run: run})
+	require.NoError(t, err)
+	require.Zero(t, last)
+}
+
 // TestRepeatTakesOver gives a retry what the run was given, and takes the dead letter.
 func TestRepeatTakesOver(t *testing.T) {
 	r := newRig(t)

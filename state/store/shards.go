@@ -148,12 +148,10 @@ func (s *Store) claimShard(ctx context.Context, c *state.Claim) (state.ClaimResu
 			}
 		}
 		r := s.shardRequest(c, &live, header)
-		if from := header.Split.ResumedFrom(live.Shard); from != "" && c.Token == 0 {
-			saved, err := s.copyCheckpoint(ctx, c.Job, from, live.Run, live.Shard)
-			if err != nil {
+		if c.Token == 0 && header.Origin != "" {
+			if err := s.resumeShard(ctx, r, &live, header.Split.ResumedFrom(live.Shard)); err != nil {
 				return state.ClaimResult{}, err
 			}
-			s.addOps(r, saved)
 		}
 		got, err := s.batch.do(ctx, r)
 		if err != nil {

@@ -87,7 +87,8 @@ func TestVerdictOfManyShardsFitsTheStore(t *testing.T) {
 // attempts: not where its node is gone, nor where all that is left is given up.
 func TestTallyOfCarriedShards(t *testing.T) {
 	now := time.Date(2026, 11, 30, 2, 0, 0, 0, time.UTC)
-	done := []state.Attempt{{Number: 1, Token: 9, State: state.StateSucceeded}}
+	one := []state.Live{{Shard: 1, State: state.StateSucceeded}, {Shard: 2, State: state.StateFailed}}
+	both := []state.Live{{Shard: 1, State: state.StateSucceeded}, {Shard: 2, State: state.StateSucceeded}}
 	split := func(needed int) *state.Split {
 		return &state.Split{
 			Shards: state.Shards{Broadcast: true, MinSuccess: needed}, Nodes: []string{"a", "b", "c", "d"},
@@ -111,12 +112,14 @@ func TestTallyOfCarriedShards(t *testing.T) {
 		{"enough were carried over", 2, nil, here, true, true, false, fate{state: state.StateSucceeded, detail: "2 of 4 shards succeeded, 2 were needed; not 1, 2"}},
 		{"their nodes are gone", 0, nil, gone, false, true, true, fate{state: state.StateFailed, detail: "2 of 4 shards succeeded, 4 were needed; not 1, 2"}},
 		{
-			"one more succeeds", 3, []state.Live{{Shard: 1, State: state.StateSucceeded, Attempts: done}, {Shard: 2, State: state.StateFailed}}, here,
-			false, true, false, fate{state: state.StateSucceeded, detail: "3 of 4 shards succeeded, 3 were needed; not 2"},
+			"one more succeeds", 3, one, here,
+			false, true, false,
+			fate{state: state.StateSucceeded, detail: "3 of 4 shards succeeded, 3 were needed; not 2"},
 		},
 		{
-			"all the others succeed", 0, []state.Live{{Shard: 1, State: state.StateSucceeded}, {Shard: 2, State: state.StateSucceeded}}, here,
-			false, true, false, fate{state: state.StateSucceeded},
+			"all the others succeed", 0, both, here,
+			false, true, false,
+			fate{state: state.StateSucceeded},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

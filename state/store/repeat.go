@@ -148,9 +148,14 @@ func (s *Store) resumeShard(ctx context.Context, r *request, l *state.Live, from
 }
 
 // copyCheckpoint answers what makes the last checkpoint of a shard that of the same shard
-// of another run, which has none of its own yet; nothing where there is none.
+// of another run, which has none of its own yet; nothing where there is none, or where it
+// cannot be read: the work can begin anew, and would else never begin.
 func (s *Store) copyCheckpoint(ctx context.Context, id state.JobID, from, to state.RunID, shard int) ([]kv.Op, error) {
 	head, slot, err := s.lastCheckpoint(ctx, state.CheckpointRef{Job: id, Run: from, Shard: shard})
+	if errors.Is(err, ErrCorrupt) {
+		s.log.Error("unreadable checkpoint is not gone on from; the work begins anew", "job", id, "run", to, "shard", shard, "err", err)
+		return nil, nil
+	}
 	if err != nil || head.Key == "" {
 		return nil, err
 	}

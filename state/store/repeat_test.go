@@ -162,6 +162,21 @@ func TestRepeatOfUnstartedShard(t *testing.T) {
 	require.Equal(t, []state.ShardsOf{{Run: origin, Shards: []int{1}}, {Run: run, Shards: []int{2}}}, r.wished(again).Split.Resumed)
 }
 
+// TestRepeatWithoutReadableCheckpoint has a shard begin anew whose checkpoint cannot be read.
+func TestRepeatWithoutReadableCheckpoint(t *testing.T) {
+	r := newRig(t)
+	a := r.register("a")
+	job := r.split(3)
+	origin := r.failed(job, a, 5, r.lead("l"))
+	r.put(r.s.keys.checkpoint(state.CheckpointRef{Job: billing, Run: origin, Shard: 1}), "\xff")
+	run, _, err := r.s.Repeat(t.Context(), repeatOf(origin, 1, true))
+	require.NoError(t, err)
+	require.Equal(t, state.Claimed, r.shardOf(r.wished(run), job, a, 1).Status)
+	last, err := r.s.GetCheckpoint(t.Context(), state.CheckpointRef{Job: billing, Run: run, Shard: 1})
+	require.NoError(t, err)
+	require.Zero(t, last)
+}
+
 // TestRepeatWaits has what a retry is split into stay while it waits for other runs.
 func TestRepeatWaits(t *testing.T) {
 	r := newRig(t)

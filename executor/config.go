@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/leaderd/leaderd/executor/output"
+	"github.com/leaderd/leaderd/executor/unclaimed"
 	"github.com/leaderd/leaderd/state"
 )
 
@@ -80,6 +81,9 @@ type Config struct {
 	// depend on it. It must not block, and is called from many goroutines.
 	// Default: time.Now.
 	Wall func() time.Time
+	// Unclaimed runs what jobs allow to begin without a claim while the store cannot be
+	// reached. The executor closes it. Default: nil, and nothing begins without one.
+	Unclaimed *unclaimed.Runs
 	// Output keeps what the runs print. Default: nil, and it is dropped.
 	Output *output.Ring
 	// Logger takes the log. Default: none.

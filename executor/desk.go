@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leaderd/leaderd/executor/output"
+	"github.com/leaderd/leaderd/executor/unclaimed"
 	"github.com/leaderd/leaderd/internal/fair"
 	"github.com/leaderd/leaderd/internal/minheap"
 	"github.com/leaderd/leaderd/state"
@@ -44,6 +45,8 @@ type desk struct {
 	clock    func() time.Time // the wall clock
 	born     time.Time        // where steady begins
 	output   *output.Ring
+	// unclaimed has what began without a claim before this registration; it may be nil.
+	unclaimed *unclaimed.Runs
 	log      *diary
 	metrics  *metrics
 	// fence ends the registration's work.
@@ -106,6 +109,9 @@ func newDesk(work, final context.Context, x *Executor, owner state.Owner, fence 
 		clock:    x.cfg.Wall,
 		born:     time.Now(),
 		output:   x.cfg.Output,
+
+		unclaimed: x.cfg.Unclaimed,
+
 		log:      x.log,
 		metrics:  x.metrics,
 		fence:    fence,

@@ -67,9 +67,13 @@ func (x *Executor) Current() (reg state.Registration, ok bool) { return x.regist
 // it was killed. It survives every failure of the store and of leaders, and is
 // called once.
 func (x *Executor) Run(ctx context.Context) error {
-	return x.registrar.Run(ctx, func(rctx context.Context, reg state.Registration) error {
+	err := x.registrar.Run(ctx, func(rctx context.Context, reg state.Registration) error {
 		return x.serve(ctx, rctx, reg)
 	})
+	if left := x.cfg.Unclaimed.Close(runner.ErrDrained, x.cfg.KillGrace); left != nil {
+		return errors.Join(err, fmt.Errorf("%w: %w", ErrStuck, left))
+	}
+	return err
 }
 
 // serve does the work of one registration until that ends, or until ctx does and
@@ -82,6 +86,7 @@ func (x *Executor) serve(ctx, rctx context.Context, reg state.Registration) erro
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
 
+	x.cfg.Unclaimed.Settle()
 	d := newDesk(work, final, x, reg.Owner, fence)
 	d.starts.begin = d.carry
 	var starting, parts sync.WaitGroup
@@ -90,9 +95,14 @@ func (x *Executor) serve(ctx, rctx context.Context, reg state.Registration) erro
 	defer fence(nil)
 	parts.Go(func() { d.pace(open, work) })
 	parts.Go(func() { x.attend(open, d) })
+	parts.Go(func() { d.noteDoubles(open) })
 	<-open.Done()
 
+	planned := d.withoutClaim(context.Cause(work))
 	dropped, running := d.close()
+	if len(planned) > 0 {
+		parts.Go(func() { x.goOn(reg, planned) })
+	}
 	if work.Err() == nil {
 		handed := d.handOver()
 		x.log.Info("draining", "dropped", dropped, "running", running, "handed_over", handed, "grace", x.cfg.DrainGrace)

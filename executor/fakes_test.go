@@ -45,6 +45,10 @@ type journal struct {
 	saves   []state.Checkpoint
 	reports []state.ProgressReport
 	hooks   []state.HookReport
+
+	noRegister func(ctx context.Context) error
+	noteDouble func(r state.DoubleReport) error
+	doubles    []state.DoubleReport
 }
 
 type claimCall struct {
@@ -52,7 +56,13 @@ type claimCall struct {
 	state.Claim
 }
 
-func (j *journal) Register(_ context.Context, n state.Node, ttl time.Duration) (state.Registration, error) {
+func (j *journal) Register(ctx context.Context, n state.Node, ttl time.Duration) (state.Registration, error) {
+	j.mu.Lock()
+	hook := j.noRegister
+	j.mu.Unlock()
+	if hook != nil {
+		return state.Registration{}, hook(ctx)
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.taken {

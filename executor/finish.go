@@ -54,6 +54,9 @@ func (d *desk) over(r *run, status state.TokenStatus) {
 			n.state = state.StateWaiting
 		}
 		d.metrics.finished[n.state].Inc()
+		if r.entry.left != nil && r.begun {
+			d.unclaimed.Recorded(r.entry.left)
+		}
 		if n.state == state.StateWaiting {
 			d.retried(&f.Attempt)
 		}
@@ -137,6 +140,7 @@ func (r *run) ending(o *runner.Outcome) {
 	if f.Retry.IsZero() && r.live.Header == 0 && (!f.Attempt.Started.IsZero() || slices.ContainsFunc(r.live.Attempts, func(a state.Attempt) bool { return !a.Started.IsZero() })) {
 		f.Hooks = r.plan.spec.policy.Hooks.Due(f.Attempt.State)
 	}
+	r.relateEnd(f)
 	if r.out != nil {
 		if err := errors.Join(r.out.Close(), o.OutputErr); err != nil {
 			r.desk.log.Warn("output of a run is not complete", "job", r.key.job, "run", r.key.run, "shard", r.key.shard, "err", err)

@@ -159,6 +159,16 @@ func TestNoHooks(t *testing.T) {
 	})
 }
 
+// NoteDouble implements DoubleKeeper.
+func (j *journal) NoteDouble(_ context.Context, r state.DoubleReport) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.noteDouble != nil {
+		return j.noteDouble(r)
+	}
+	return nil
+}
+
 // NoteHook implements HookKeeper.
 func (j *journal) NoteHook(_ context.Context, r state.HookReport) error {
 	j.mu.Lock()

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -16,6 +17,8 @@ var (
 	// ErrFenced is the cause with which the context of a registration ends when
 	// it is over, or can no longer be trusted.
 	ErrFenced = runner.ErrFenced
+	// errUnanswered is such a cause: the store was silent.
+	errUnanswered = fmt.Errorf("%w: no keep-alive was answered", ErrFenced)
 	// ErrStuck: work did not end when it was killed. The process must exit.
 	ErrStuck = errors.New("work did not end")
 )
@@ -48,6 +51,15 @@ type HookKeeper interface {
 	NoteHook(ctx context.Context, r state.HookReport) error
 }
 
+// DoubleKeeper keeps what began without a claim and was decided otherwise before it could
+// be recorded. It retries passing failures until its context ends, and is idempotent.
+// *store.Store is one.
+type DoubleKeeper interface {
+	// NoteDouble: see state.DoubleReport. An error other than those of the store says
+	// that the run has no record to note it in.
+	NoteDouble(ctx context.Context, r state.DoubleReport) error
+}
+
 // Journal makes starts and ends real, besides keeping the registration. Of each
 // call done gets the answer, once, from another goroutine or from within the call,
 // which may block until then where that is said; done does not block. Claims and
@@ -59,6 +71,7 @@ type Journal interface {
 	Keeper
 	Payloads
 	HookKeeper
+	DoubleKeeper
 	// StartClaim: see state.Claim. Where the status is Claimed, the result has the
 	// whole record, with its token. It does not block. c is the journal's until
 	// then.
@@ -73,6 +86,7 @@ type BlockingJournal interface {
 	Keeper
 	Payloads
 	HookKeeper
+	DoubleKeeper
 	Claim(ctx context.Context, c state.Claim) (state.ClaimResult, error)
 	Finish(ctx context.Context, f state.Finish) (state.TokenStatus, error)
 }

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"fmt"
+	"math"
 
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
 )
@@ -47,18 +48,24 @@ func (d *desk) offer(k key, told *plan, now int64) {
 		}
 		e = nil // the fifo's one stays void
 	}
-	until := told.until(k.attempt, now)
+	until, left := told.until(k.attempt, now), d.recall(k, told)
+	if left != nil {
+		until = math.MaxInt64 // it has begun
+	}
 	if e == nil && now > until {
 		return // the leader gives it its verdict
 	}
 	pl := new(*told)
 	if e == nil {
-		e = &entry{key: k, plan: pl, until: until}
+		e = &entry{key: k, plan: pl, until: until, left: left}
 		d.entries[k] = e
 		d.enqueue(e, ahead, pl.start)
 		return
 	}
 	e.plan, e.until, e.refused = pl, until, false
+	if left != nil {
+		e.left = left
+	}
 	switch e.place {
 	case ahead:
 		if e.at != pl.start {

@@ -3,6 +3,7 @@ package executor
 import (
 	"time"
 
+	"github.com/leaderd/leaderd/executor/unclaimed"
 	"github.com/leaderd/leaderd/internal/minheap"
 	"github.com/leaderd/leaderd/state"
 )
@@ -78,6 +79,8 @@ type entry struct {
 	// parked is by whose ends it is claimed again, where that is in desk.parked.
 	parked  string
 	refused bool // the leader was told since it planned it last
+	// left is the run as it began here without a claim; nil: it has not.
+	left *unclaimed.Run
 
 	// of what is over
 	ended ending

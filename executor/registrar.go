@@ -198,7 +198,7 @@ func (r *Registrar) keep(ctx context.Context, reg state.Registration, trusted ti
 			if mutant.Off(mutant.SelfFence) {
 				continue
 			}
-			end(fmt.Errorf("%w: no keep-alive was answered for %s", ErrFenced, time.Since(trusted).Round(time.Millisecond)))
+			end(fmt.Errorf("%w for %s", errUnanswered, time.Since(trusted).Round(time.Millisecond)))
 			return
 		case <-renew.C:
 			requests.Go(func() { r.renew(ctx, reg, answers) })

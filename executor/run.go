@@ -270,6 +270,8 @@ func (d *desk) carry(r *run) {
 	case !d.trusted() && !mutant.Off(mutant.SlotTrust) && !mutant.Off(mutant.SelfFence):
 		// The process was stopped until now, and the run may be another's.
 		o = runner.Outcome{State: state.StateInterrupted, Error: ErrFenced.Error(), Ended: d.clock()}
+	case r.entry.left != nil:
+		o = d.relate(work, r)
 	default:
 		o = d.perform(work, r)
 		d.starts.yield()

@@ -193,7 +193,7 @@ func (c *conversation) receive(ctx context.Context, end context.CancelCauseFunc,
 	defer hangUp()
 	d := c.desk
 	if err := s.Send(&workerv1.AttendRequest{Kind: &workerv1.AttendRequest_Hello{Hello: &workerv1.Hello{
-		Node: d.owner.Node, OwnerRevision: d.owner.Revision, Held: d.heldRuns(maxHeld),
+		Node: d.owner.Node, OwnerRevision: d.owner.Revision, Held: d.heldRuns(maxHeld), Unrecorded: d.unrecorded(),
 	}}}); err != nil {
 		return fmt.Errorf("send hello: %w", lastError(s, err))
 	}

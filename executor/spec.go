@@ -39,6 +39,8 @@ type spec struct {
 	policy *state.JobSpec
 	// handover: a drain does not await the job's runs.
 	handover bool
+	// runPlanned: what is planned starts also where the store cannot be reached.
+	runPlanned bool
 	// checkpointOfJob: what runs save outlives them; checkpointsKept is how many of
 	// the last are kept.
 	checkpointOfJob bool
@@ -76,6 +78,7 @@ func newSpec(s *session, p *workerv1.Spec) *spec {
 		jitter:     js.Jitter,
 		patient:    js.CatchUp == state.CatchUpAll && js.Overlap == state.OverlapSkip,
 		handover:   js.Drain == state.DrainHandover,
+		runPlanned: js.StoreOutage == state.OutageRunPlanned,
 		needs:      js.Resources,
 		flow: fair.Flow[state.JobID]{
 			Key: job, Class: js.Priority.Rank(), Weight: js.Weight, Lane: js.Resources.String(),

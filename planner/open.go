@@ -23,7 +23,11 @@ func (t *term) place(e *entry) {
 		e.waiting != nil && e.waiting.NextTry.After(t.now()) || e.waits && !e.mayStart() {
 		return
 	}
-	if t.waitsInLine(e) {
+	if s := t.toldBy(e); s != nil {
+		t.placeOn(e, s.owner.Node)
+		return
+	}
+	if t.waitsInLine(e) || t.awaitsNews(e, t.now()) {
 		return
 	}
 	if e.split {
@@ -122,6 +126,11 @@ func (t *term) checkLate(e *entry, now time.Time) {
 		return
 	}
 	if e.waiting != nil && t.checkWaiting(e, now) {
+		return
+	}
+	if t.awaitsNews(e, now) || t.toldBy(e) != nil {
+		t.place(e) // whatever its start deadline: it has begun, perhaps
+		t.lookAt(e, now.Add(t.cfg.HedgeDelay).UnixMicro())
 		return
 	}
 	late := now.Sub(micros(e.start))
@@ -329,6 +338,9 @@ func (t *term) close(e *entry) {
 	}
 	e.done = true
 	e.holders = nil
+	if t.toldBy(e) != nil {
+		delete(t.unclaimed.told, e.cancelKey())
+	}
 	if e.begun && e.waiting == nil {
 		t.begun--
 	}

@@ -57,6 +57,17 @@ func (j *Job) toCatchUp(decided *state.Decided, p part, first, last time.Time) [
 func (t *term) missPart(
 	ctx context.Context, v *Job, p part, first, last time.Time, decided *state.Decided, closed int64, f fate,
 ) error {
+	for ; t.oneByOne(v, first) && !first.IsZero() && !first.After(last); first = v.schedules.next(first) {
+		if !p.holds(v.Due(first)) || decided.Has(first) {
+			continue
+		}
+		if err := t.decideRange(ctx, v, slotRange{from: first, to: first, n: 1, fate: f.of(v, first)}, closed); err != nil {
+			return err
+		}
+	}
+	if first.IsZero() || first.After(last) {
+		return nil
+	}
 	if v.rules == nil {
 		for _, gap := range gaps(decided, first, last) {
 			before := gap[0].Add(-time.Second)

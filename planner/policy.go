@@ -17,6 +17,9 @@ type Policy struct {
 	CatchUp     state.CatchUp
 	CatchUpAge  time.Duration
 	CatchUpMost int
+	// RunPlanned: executors begin what they have in their plan also without a claim,
+	// where they cannot reach the store.
+	RunPlanned bool
 	// PauseAfter is how many runs in a row may fail before the job is paused; 0: any
 	// number.
 	PauseAfter int
@@ -38,6 +41,7 @@ func policyOf(spec *state.JobSpec) *Policy {
 		Exclusive:    spec.Exclusive(),
 		CatchUp:      spec.CatchUp,
 		CatchUpAge:   spec.StartDeadline,
+		RunPlanned:   spec.StoreOutage == state.OutageRunPlanned,
 		PauseAfter:   spec.PauseAfterFailures,
 		RunTimeout:   spec.RunTimeout,
 		QueueTimeout: spec.QueueTimeout,

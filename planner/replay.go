@@ -11,9 +11,11 @@ import (
 
 // missOutage gives the verdict missed, for the reason why, to every slot of the job
 // that was due in a part of the timeline and has no record, but for those that are
-// to be caught up: these are answered, in order. Slots that would not have run have
-// the verdict for that.
-func (t *term) missOutage(ctx context.Context, j *Job, p part, closed int64, why string) (again []time.Time, err error) {
+// to be caught up, or whose runs began without a claim: these are answered, in order.
+// Slots that would not have run have the verdict for that.
+func (t *term) missOutage(
+	ctx context.Context, j *Job, p part, began []time.Time, closed int64, why string,
+) (again []time.Time, err error) {
 	first, last := j.firstOf(p), j.schedules.prev(p.until)
 	if first.IsZero() || first.After(last) {
 		return nil, nil
@@ -23,6 +25,12 @@ func (t *term) missOutage(ctx context.Context, j *Job, p part, closed int64, why
 		return nil, err
 	}
 	again = j.toCatchUp(&decided, p, first, last)
+	for _, slot := range began {
+		if p.holds(j.Due(slot)) && !decided.Has(slot) && !slices.Contains(again, slot) {
+			again = append(again, slot)
+		}
+	}
+	slices.SortFunc(again, time.Time.Compare)
 	for _, slot := range again {
 		decided.Slots[slot] = struct{}{}
 	}

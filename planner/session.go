@@ -252,6 +252,7 @@ func (t *term) attend(s *session, hello *workerv1.Hello) {
 	for _, h := range hello.GetHeld() {
 		t.held(h)
 	}
+	t.noteUnrecorded(s, hello.GetUnrecorded())
 	t.cfg.Logger.Info("executor attends", "node", s.owner.Node, "capacity", node.Capacity, "holds", len(hello.GetHeld()))
 	t.moved = true
 }
@@ -285,6 +286,7 @@ func (t *term) end(s *session, why error) {
 		return
 	}
 	delete(t.sessions, s.owner.Node)
+	t.forgetUnrecorded(s)
 	t.setSkew(s, 0, t.now())
 	t.metrics.sessions.Set(float64(len(t.sessions)))
 	if t.ctx.Err() != nil {

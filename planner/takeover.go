@@ -79,6 +79,7 @@ func (t *term) takeOver(jobs []*Job, gone []state.JobVersion, mark state.Waterma
 		t.compareClocks(mark.Written, now)
 	}
 	t.floor = from
+	t.unclaimed = newUnclaimed(mark, now, t.cfg.Horizon)
 	before := spoken{from, mark.Jobs, state.MaxJitter}
 	t.lastSeen = now
 	// Up to edge slots are worked up one by one, whose records are looked for;
@@ -124,7 +125,7 @@ func (t *term) takeOver(jobs []*Job, gone []state.JobVersion, mark state.Waterma
 				t.closeUpTo(edge) // which voids what an earlier leader catches up
 			}
 			t.holdMark(from)
-			t.onceClosed(func() { t.replay(timed, w) })
+			t.onceClosed(func() { t.afterNews(j, func() { t.replay(timed, w) }) })
 		} else if before.changed(j) {
 			t.holdMark(from)
 			t.onceClosed(func() { t.replayOlder(timed, j, before) })
@@ -215,11 +216,11 @@ type window struct {
 func (t *term) replay(j *timed, w window) { t.inTurn(j, func() { t.tryReplay(j, w) }) }
 
 func (t *term) tryReplay(j *timed, w window) {
-	closed := t.closed
+	closed, began := t.closed, t.toldSlots(w.version)
 	t.task(func(ctx context.Context) func() {
 		var again []time.Time
 		err := safely(func() (err error) {
-			again, err = t.missOutage(ctx, w.version, w.part, closed.Revision, w.why)
+			again, err = t.missOutage(ctx, w.version, w.part, began, closed.Revision, w.why)
 			if err == nil && w.older != nil && w.older.changed(w.version) {
 				err = t.skipOlder(ctx, endingBy(w.version), *w.older, closed)
 			}

@@ -136,6 +136,8 @@ type term struct {
 	chains chains
 
 	backfills backfills
+
+	unclaimed unclaimed
 }
 
 func newTerm(p *Planner, leadership state.Term) *term {

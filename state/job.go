@@ -102,6 +102,8 @@ type JobSpec struct {
 	Checkpoint *CheckpointPolicy
 	// Drain is what becomes of a run whose executor shuts down.
 	Drain Drain
+	// StoreOutage is what becomes of slots that come while the store cannot be reached.
+	StoreOutage StoreOutage
 	// Shards splits each run; nil: a run is one piece of work.
 	Shards *Shards
 

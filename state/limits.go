@@ -73,6 +73,8 @@ const (
 	MaxSnoozes    = 1000
 	MaxSnooze     = 30 * 24 * time.Hour
 	MaxRunTimeout = 30 * 24 * time.Hour
+	// MaxDoubles bounds Record.Doubles.
+	MaxDoubles = 8
 	// MaxJobLimits bounds JobSpec.Limits, MaxWeight JobSpec.Weight. The others bound a
 	// Rate.
 	MaxJobLimits = 4

@@ -230,6 +230,9 @@ type Attempt struct {
 	Message     string
 	// Snoozed: the work asked to be called again later.
 	Snoozed bool
+	// Unclaimed: it began without a claim, while its executor could not reach the store.
+	// Token, Term and Claimed are then those under which it was recorded.
+	Unclaimed bool
 }
 
 // Record is a run's verdict, or one verdict that a range of slots share.
@@ -256,6 +259,9 @@ type Record struct {
 	Origin RunID
 	// LimitKey is the key by which it counts at limits that are per key.
 	LimitKey string
+	// Doubles are attempts that began without a claim, and were recorded after the run
+	// had been decided otherwise; at most MaxDoubles.
+	Doubles []Attempt
 	// Tries is how many of the attempts counted against the job's retry policy.
 	Tries int
 	// Chain tells of the runs before it.

@@ -38,6 +38,7 @@ func (s *JobSpec) Validate(checks ScheduleChecks) error {
 		v.Add("spec.pauseAfterFailures", "%d is outside 0–%d; 0 means never", n, MaxPauseAfterFailures)
 	}
 	s.checkCheckpoint(&v)
+	s.checkOutage(&v)
 	s.checkRetry(&v)
 	s.checkRetention(&v)
 	s.checkLimits(&v)

@@ -268,6 +268,10 @@ func hookBytes(r *state.HookReport) int {
 	return plainBytes + len(r.Job.Namespace) + len(r.Job.Name) + len(r.Run) + len(r.Hook.Error) + len(r.Hook.Tail)
 }
 
+func doubleBytes(r *state.DoubleReport) int {
+	return plainBytes + attemptBytes + len(r.Job.Namespace) + len(r.Job.Name) + len(r.Run) + len(r.Attempt.Node) + len(r.Attempt.Error)
+}
+
 func checkpointBytes(c *state.Checkpoint) int { return liveBytes(&c.Live) + len(c.Data) }
 
 func progressBytes(p *state.ProgressReport) int {

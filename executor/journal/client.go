@@ -207,6 +207,21 @@ func (c *Client) NoteHook(ctx context.Context, r state.HookReport) error {
 	return nil
 }
 
+// NoteDouble implements executor.DoubleKeeper. It asks again as Claim does.
+func (c *Client) NoteDouble(ctx context.Context, r state.DoubleReport) error {
+	k := &struct {
+		call
+		kind workerv1.RecordEntry_Double
+	}{}
+	k.bytes = doubleBytes(&r)
+	k.kind.Double = codec.DoubleReportToProto(&r)
+	k.entry.Kind = &k.kind
+	if _, err := c.do(ctx, &k.call); err != nil {
+		return fmt.Errorf("note an unclaimed attempt at %s %s: %w", r.Job, r.Run, err)
+	}
+	return nil
+}
+
 func unknownStatus(s uint32) error {
 	return fmt.Errorf("the control node answered with status %d, which this version does not know", s)
 }

@@ -160,6 +160,8 @@ func (s *instant) SaveProgress(context.Context, state.ProgressReport) (state.Tok
 
 func (s *instant) NoteHook(context.Context, state.HookReport) error { return nil }
 
+func (s *instant) NoteDouble(context.Context, state.DoubleReport) error { return nil }
+
 func (s *instant) GetCheckpoint(context.Context, state.CheckpointRef) (state.SavedCheckpoint, error) {
 	return state.SavedCheckpoint{Data: []byte("half way"), Number: 4, Revision: 9}, nil
 }

@@ -278,6 +278,7 @@ func ofRecord(res *leaderdv1.Run, rec *state.Record) {
 	res.OutputTail = rec.Tail
 	res.OutputBytes = rec.OutputBytes
 	res.Attempts = appendAttempts(nil, rec.Attempts)
+	res.Doubles = appendAttempts(nil, rec.Doubles)
 	for i := range rec.Hooks {
 		res.Hooks = append(res.Hooks, hookOf(&rec.Hooks[i]))
 	}
@@ -349,6 +350,7 @@ func appendAttempts(to []*leaderdv1.Attempt, attempts []state.Attempt) []*leader
 			State:     runStateOf(a.State),
 			Error:     a.Error,
 			Snoozed:   a.Snoozed,
+			Unclaimed: a.Unclaimed,
 		}
 		if a.Done != 0 || a.Total != 0 || a.Message != "" {
 			res.Progress = &leaderdv1.Progress{Done: a.Done, Total: a.Total, Message: a.Message}

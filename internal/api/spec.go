@@ -57,6 +57,7 @@ func checkSpec(v *state.Violations, spec *leaderdv1.JobSpec) {
 	checkEnum(v, "spec.after.mode", spec.GetAfter().GetMode(), leaderdv1.After_Mode_name)
 	checkEnum(v, "spec.after.condition", spec.GetAfter().GetCondition(), leaderdv1.After_Condition_name)
 	checkEnum(v, "spec.drain", spec.GetDrain(), leaderdv1.Drain_name)
+	checkEnum(v, "spec.storeOutage", spec.GetStoreOutage(), leaderdv1.StoreOutage_name)
 	checkEnum(v, "spec.missingTime", spec.GetMissingTime(), leaderdv1.MissingTime_name)
 	checkEnum(v, "spec.repeatedTime", spec.GetRepeatedTime(), leaderdv1.RepeatedTime_name)
 	checkInstant(v, "spec.startTime", spec.GetStartTime())

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -73,14 +74,14 @@ func printRun(d Deps, r *leaderdv1.Run) error {
 }
 
 func printAttempts(d Deps, r *leaderdv1.Run) error {
-	if len(r.GetAttempts()) == 0 || r.GetShards() != nil {
+	if len(r.GetAttempts())+len(r.GetDoubles()) == 0 || r.GetShards() != nil {
 		return nil
 	}
 	if _, err := fmt.Fprintln(d.Stdout); err != nil {
 		return err
 	}
 	t := newTable(d.Stdout, "TRY", "STATE", "NODE", "CLAIMED", "STARTED", "TOOK", "CODE", "TOKEN", "TERM", "ERROR")
-	for _, a := range r.GetAttempts() {
+	for i, a := range slices.Concat(r.GetAttempts(), r.GetDoubles()) {
 		code := ""
 		if a.ExitCode != nil {
 			code = strconv.Itoa(int(a.GetExitCode()))
@@ -89,6 +90,12 @@ func printAttempts(d Deps, r *leaderdv1.Run) error {
 		how := stateName(a.GetState())
 		if a.GetSnoozed() {
 			how += " snoozed"
+		}
+		switch {
+		case i >= len(r.GetAttempts()):
+			how += " beside, unclaimed"
+		case a.GetUnclaimed():
+			how += " unclaimed"
 		}
 		t.row(strconv.Itoa(int(a.GetNumber())), how, a.GetNode(), instant(a.GetClaimTime()),
 			instant(a.GetStartTime()), took(one, time.Now()), code, strconv.FormatInt(a.GetToken(), 10),

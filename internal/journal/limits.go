@@ -329,3 +329,13 @@ func checkHook(r *state.HookReport) error {
 	addHook(&v, &r.Hook)
 	return v.Err()
 }
+
+func checkDouble(r *state.DoubleReport) error {
+	var v state.Violations
+	addRun(&v, r.Job, r.Run, 0)
+	if !r.Attempt.Unclaimed || !r.Attempt.State.Verdict() {
+		v.Add("attempt", "is none that began without a claim and has ended")
+	}
+	addAttempts(&v, "attempt", []state.Attempt{r.Attempt})
+	return v.Err()
+}

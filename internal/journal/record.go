@@ -327,6 +327,15 @@ func (s *Server) do(ctx context.Context, e *workerv1.RecordEntry, a *workerv1.Re
 			return err
 		}
 		a.Kind = &workerv1.RecordAnswer_Token{Token: codec.TokenAnswer(state.TokenStored)}
+	case *workerv1.RecordEntry_Double:
+		r := codec.DoubleReportFromProto(k.Double)
+		if err := checkDouble(&r); err != nil {
+			return fmt.Errorf("double: %w", err)
+		}
+		if err := s.store.NoteDouble(ctx, r); err != nil {
+			return err
+		}
+		a.Kind = &workerv1.RecordAnswer_Token{Token: codec.TokenAnswer(state.TokenStored)}
 	default:
 		return errKind
 	}
@@ -346,6 +355,8 @@ func kind(e *workerv1.RecordEntry) string {
 		return "progress"
 	case *workerv1.RecordEntry_Hook:
 		return "hook"
+	case *workerv1.RecordEntry_Double:
+		return "double"
 	}
 	return "unknown"
 }

@@ -27,6 +27,7 @@ type Recorder interface {
 	Checkpoint(ctx context.Context, c state.Checkpoint) (state.CheckpointResult, error)
 	SaveProgress(ctx context.Context, p state.ProgressReport) (state.TokenStatus, error)
 	NoteHook(ctx context.Context, r state.HookReport) error
+	NoteDouble(ctx context.Context, r state.DoubleReport) error
 }
 
 // Checkpoints reads what runs have saved; *store.Store is one.

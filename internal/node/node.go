@@ -18,6 +18,7 @@ import (
 	"github.com/leaderd/leaderd/executor"
 	"github.com/leaderd/leaderd/executor/output"
 	"github.com/leaderd/leaderd/executor/runner"
+	"github.com/leaderd/leaderd/executor/unclaimed"
 	"github.com/leaderd/leaderd/internal/config"
 	"github.com/leaderd/leaderd/internal/ops"
 	"github.com/leaderd/leaderd/internal/rpc"
@@ -222,12 +223,19 @@ func (n *Node) execute(ctx context.Context, j executor.Journal, l executor.Leade
 		Version: n.version, FenceGrace: n.cfg.Executor.RegistrationTTL / 10, SocketDir: sockets, NoSocket: noSocket, ExchangeDir: sockets,
 	})
 	defer run.Close()
+	without, err := unclaimed.Open(filepath.Join(n.cfg.DataDir, "unclaimed"), unclaimed.Config{
+		Runner: run, Capacity: max(n.self().Capacity, 1), Wall: time.Now, Output: ring, Logger: log, Metrics: n.registry,
+	})
+	if err != nil {
+		return err
+	}
 	x, err := executor.New(j, l, run, n.dial, executor.Config{
 		Node: n.self(),
 		TTL:  n.cfg.Executor.RegistrationTTL,
 		// 0 means none here, and the default there.
 		DrainGrace: max(n.cfg.Executor.DrainGrace, time.Nanosecond),
 		Output:     ring,
+		Unclaimed:  without,
 		Logger:     log,
 		Metrics:    n.registry,
 	})

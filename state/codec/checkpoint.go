@@ -7,7 +7,7 @@ import (
 	"github.com/leaderd/leaderd/state"
 )
 
-// checkpointToProto writes what a spec says of checkpoints and drains.
+// checkpointToProto writes what a spec says of checkpoints, drains and outages.
 func checkpointToProto(s *state.JobSpec, p *leaderdv1.JobSpec) {
 	if c := s.Checkpoint; c != nil {
 		p.Checkpoint = &leaderdv1.CheckpointPolicy{Keep: int32(c.Keep), Body: c.Body} //nolint:gosec // bounded by its limit
@@ -17,6 +17,9 @@ func checkpointToProto(s *state.JobSpec, p *leaderdv1.JobSpec) {
 	}
 	if s.Drain == state.DrainHandover {
 		p.Drain = leaderdv1.Drain_DRAIN_HANDOVER
+	}
+	if s.StoreOutage == state.OutageRunPlanned {
+		p.StoreOutage = leaderdv1.StoreOutage_STORE_OUTAGE_RUN_PLANNED
 	}
 }
 
@@ -30,6 +33,9 @@ func checkpointFromProto(p *leaderdv1.JobSpec, s *state.JobSpec) {
 	}
 	if p.GetDrain() == leaderdv1.Drain_DRAIN_HANDOVER {
 		s.Drain = state.DrainHandover
+	}
+	if p.GetStoreOutage() == leaderdv1.StoreOutage_STORE_OUTAGE_RUN_PLANNED {
+		s.StoreOutage = state.OutageRunPlanned
 	}
 }
 

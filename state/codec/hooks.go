@@ -110,6 +110,21 @@ func (w *wire) hooks(field protowire.Number, hs []state.HookRun) {
 	}
 }
 
+// DoubleReportToProto is a report as the journal's protocol has it.
+func DoubleReportToProto(r *state.DoubleReport) *workerv1.NoteDouble {
+	return &workerv1.NoteDouble{
+		Namespace: r.Job.Namespace, Job: r.Job.Name, Run: string(r.Run), Attempt: AttemptToProto(&r.Attempt),
+	}
+}
+
+// DoubleReportFromProto is the inverse of DoubleReportToProto.
+func DoubleReportFromProto(p *workerv1.NoteDouble) state.DoubleReport {
+	return state.DoubleReport{
+		Job: state.JobID{Namespace: p.GetNamespace(), Name: p.GetJob()}, Run: state.RunID(p.GetRun()),
+		Attempt: AttemptFromProto(p.GetAttempt()),
+	}
+}
+
 // HookReportToProto is a report as the journal's protocol has it.
 func HookReportToProto(r *state.HookReport) *workerv1.NoteHook {
 	return &workerv1.NoteHook{

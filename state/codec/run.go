@@ -99,7 +99,7 @@ func AttemptToProto(a *state.Attempt) *statev1.Attempt {
 		Error:   a.Error,
 
 		ProgressDone: a.Done, ProgressTotal: a.Total, ProgressMessage: a.Message,
-		Snoozed: a.Snoozed,
+		Snoozed: a.Snoozed, Unclaimed: a.Unclaimed,
 	}
 	if a.HasCode {
 		code := int32(a.ExitCode) //nolint:gosec // an exit code or status
@@ -124,7 +124,7 @@ func AttemptFromProto(p *statev1.Attempt) state.Attempt {
 		Error:    p.GetError(),
 
 		Done: p.GetProgressDone(), Total: p.GetProgressTotal(), Message: p.GetProgressMessage(),
-		Snoozed: p.GetSnoozed(),
+		Snoozed: p.GetSnoozed(), Unclaimed: p.GetUnclaimed(),
 	}
 }
 
@@ -175,6 +175,7 @@ func RecordToProto(r *state.Record) *statev1.Record {
 		Hooks:       hookRunsToProto(r.Hooks),
 		Result:      r.Result,
 		LimitKey:    r.LimitKey,
+		Doubles:     AttemptsToProto(r.Doubles),
 		Correlation: r.Correlation,
 		Upstream:    UpstreamToProto(r.Upstream),
 	}
@@ -202,6 +203,7 @@ func RecordFromProto(p *statev1.Record) state.Record {
 		Hooks:       hookRunsFromProto(p.GetHooks()),
 		Result:      p.GetResult(),
 		LimitKey:    p.GetLimitKey(),
+		Doubles:     AttemptsFromProto(p.GetDoubles()),
 		Chain:       ChainFromProto(p),
 	}
 }

@@ -71,6 +71,7 @@ func (w *wire) attempt(a *state.Attempt) {
 	w.number(50, a.Done)
 	w.number(51, a.Total)
 	w.text(52, a.Message)
+	w.flag(90, a.Unclaimed)
 }
 
 // MarshalLive is the stored value of a live record: statev1.Live.
@@ -132,6 +133,7 @@ func MarshalRecord(r *state.Record) []byte {
 	w.flag(40, r.Result)
 	w.chain(&r.Chain)
 	w.text(82, r.LimitKey)
+	w.attempts(90, r.Doubles)
 	return w
 }
 

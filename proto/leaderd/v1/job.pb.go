@@ -81,6 +81,63 @@ func (Drain) EnumDescriptor() ([]byte, []int) {
 	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{0}
 }
 
+// StoreOutage is a policy for slots that come while an executor cannot reach the store.
+type StoreOutage int32
+
+const (
+	// The default: STORE_OUTAGE_HOLD.
+	StoreOutage_STORE_OUTAGE_UNSPECIFIED StoreOutage = 0
+	// Nothing starts that the store does not know of; what came meanwhile is caught up.
+	StoreOutage_STORE_OUTAGE_HOLD StoreOutage = 1
+	// What an executor has in its plan starts without a claim, and is recorded when the
+	// store is back. Where only that executor was cut off, another one may start the same
+	// slot: it may run twice. Not with GUARANTEE_AT_MOST_ONCE, nor beside what only the
+	// store can uphold: an overlap policy other than allow, max_concurrent, limits, shards,
+	// circuit_breaker, concurrency_key.
+	StoreOutage_STORE_OUTAGE_RUN_PLANNED StoreOutage = 2
+)
+
+// Enum value maps for StoreOutage.
+var (
+	StoreOutage_name = map[int32]string{
+		0: "STORE_OUTAGE_UNSPECIFIED",
+		1: "STORE_OUTAGE_HOLD",
+		2: "STORE_OUTAGE_RUN_PLANNED",
+	}
+	StoreOutage_value = map[string]int32{
+		"STORE_OUTAGE_UNSPECIFIED": 0,
+		"STORE_OUTAGE_HOLD":        1,
+		"STORE_OUTAGE_RUN_PLANNED": 2,
+	}
+)
+
+func (x StoreOutage) Enum() *StoreOutage {
+	p := new(StoreOutage)
+	*p = x
+	return p
+}
+
+func (x StoreOutage) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (StoreOutage) Descriptor() protoreflect.EnumDescriptor {
+	return file_leaderd_v1_job_proto_enumTypes[1].Descriptor()
+}
+
+func (StoreOutage) Type() protoreflect.EnumType {
+	return &file_leaderd_v1_job_proto_enumTypes[1]
+}
+
+func (x StoreOutage) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use StoreOutage.Descriptor instead.
+func (StoreOutage) EnumDescriptor() ([]byte, []int) {
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
 // Overlap is a policy for slots that are due while another run is live.
 type Overlap int32
 
@@ -135,11 +192,11 @@ func (x Overlap) String() string {
 }
 
 func (Overlap) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[1].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[2].Descriptor()
 }
 
 func (Overlap) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[1]
+	return &file_leaderd_v1_job_proto_enumTypes[2]
 }
 
 func (x Overlap) Number() protoreflect.EnumNumber {
@@ -148,7 +205,7 @@ func (x Overlap) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Overlap.Descriptor instead.
 func (Overlap) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
 // CatchUp is a policy for slots that fell due while nothing could plan them.
@@ -194,11 +251,11 @@ func (x CatchUp) String() string {
 }
 
 func (CatchUp) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[2].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[3].Descriptor()
 }
 
 func (CatchUp) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[2]
+	return &file_leaderd_v1_job_proto_enumTypes[3]
 }
 
 func (x CatchUp) Number() protoreflect.EnumNumber {
@@ -207,7 +264,7 @@ func (x CatchUp) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CatchUp.Descriptor instead.
 func (CatchUp) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 // MissingTime is a policy for local times that the zone's clock leaves out when it
@@ -249,11 +306,11 @@ func (x MissingTime) String() string {
 }
 
 func (MissingTime) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[3].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[4].Descriptor()
 }
 
 func (MissingTime) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[3]
+	return &file_leaderd_v1_job_proto_enumTypes[4]
 }
 
 func (x MissingTime) Number() protoreflect.EnumNumber {
@@ -262,7 +319,7 @@ func (x MissingTime) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MissingTime.Descriptor instead.
 func (MissingTime) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 // RepeatedTime is a policy for local times that occur twice when the zone's clock is
@@ -307,11 +364,11 @@ func (x RepeatedTime) String() string {
 }
 
 func (RepeatedTime) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[4].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[5].Descriptor()
 }
 
 func (RepeatedTime) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[4]
+	return &file_leaderd_v1_job_proto_enumTypes[5]
 }
 
 func (x RepeatedTime) Number() protoreflect.EnumNumber {
@@ -320,7 +377,7 @@ func (x RepeatedTime) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RepeatedTime.Descriptor instead.
 func (RepeatedTime) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{5}
 }
 
 // Guarantee is a policy for runs whose executor was lost.
@@ -360,11 +417,11 @@ func (x Guarantee) String() string {
 }
 
 func (Guarantee) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[5].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[6].Descriptor()
 }
 
 func (Guarantee) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[5]
+	return &file_leaderd_v1_job_proto_enumTypes[6]
 }
 
 func (x Guarantee) Number() protoreflect.EnumNumber {
@@ -373,7 +430,7 @@ func (x Guarantee) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Guarantee.Descriptor instead.
 func (Guarantee) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_leaderd_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 // Scope of checkpoints.
@@ -415,11 +472,11 @@ func (x CheckpointPolicy_Scope) String() string {
 }
 
 func (CheckpointPolicy_Scope) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[6].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[7].Descriptor()
 }
 
 func (CheckpointPolicy_Scope) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[6]
+	return &file_leaderd_v1_job_proto_enumTypes[7]
 }
 
 func (x CheckpointPolicy_Scope) Number() protoreflect.EnumNumber {
@@ -469,11 +526,11 @@ func (x After_Mode) String() string {
 }
 
 func (After_Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[7].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[8].Descriptor()
 }
 
 func (After_Mode) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[7]
+	return &file_leaderd_v1_job_proto_enumTypes[8]
 }
 
 func (x After_Mode) Number() protoreflect.EnumNumber {
@@ -527,11 +584,11 @@ func (x After_Condition) String() string {
 }
 
 func (After_Condition) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[8].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[9].Descriptor()
 }
 
 func (After_Condition) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[8]
+	return &file_leaderd_v1_job_proto_enumTypes[9]
 }
 
 func (x After_Condition) Number() protoreflect.EnumNumber {
@@ -596,11 +653,11 @@ func (x JobVersion_Change) String() string {
 }
 
 func (JobVersion_Change) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[9].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[10].Descriptor()
 }
 
 func (JobVersion_Change) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[9]
+	return &file_leaderd_v1_job_proto_enumTypes[10]
 }
 
 func (x JobVersion_Change) Number() protoreflect.EnumNumber {
@@ -653,11 +710,11 @@ func (x UpdateJobResponse_Result) String() string {
 }
 
 func (UpdateJobResponse_Result) Descriptor() protoreflect.EnumDescriptor {
-	return file_leaderd_v1_job_proto_enumTypes[10].Descriptor()
+	return file_leaderd_v1_job_proto_enumTypes[11].Descriptor()
 }
 
 func (UpdateJobResponse_Result) Type() protoreflect.EnumType {
-	return &file_leaderd_v1_job_proto_enumTypes[10]
+	return &file_leaderd_v1_job_proto_enumTypes[11]
 }
 
 func (x UpdateJobResponse_Result) Number() protoreflect.EnumNumber {
@@ -933,6 +990,9 @@ type JobSpec struct {
 	Checkpoint *CheckpointPolicy `protobuf:"bytes,45,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	// What becomes of a run whose executor shuts down. Default DRAIN_WAIT.
 	Drain Drain `protobuf:"varint,46,opt,name=drain,proto3,enum=leaderd.v1.Drain" json:"drain,omitempty"`
+	// What becomes of slots that come while the store cannot be reached. Default
+	// STORE_OUTAGE_HOLD.
+	StoreOutage StoreOutage `protobuf:"varint,90,opt,name=store_outage,json=storeOutage,proto3,enum=leaderd.v1.StoreOutage" json:"store_outage,omitempty"`
 	// For how long the job's past runs are kept. Default: what the cluster is
 	// configured to.
 	Retention *Retention `protobuf:"bytes,50,opt,name=retention,proto3" json:"retention,omitempty"`
@@ -1207,6 +1267,13 @@ func (x *JobSpec) GetDrain() Drain {
 		return x.Drain
 	}
 	return Drain_DRAIN_UNSPECIFIED
+}
+
+func (x *JobSpec) GetStoreOutage() StoreOutage {
+	if x != nil {
+		return x.StoreOutage
+	}
+	return StoreOutage_STORE_OUTAGE_UNSPECIFIED
 }
 
 func (x *JobSpec) GetRetention() *Retention {
@@ -3018,7 +3085,7 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\fpaused_until\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntil\x12\x1f\n" +
 	"\vpause_actor\x18\x0e \x01(\tR\n" +
 	"pauseActor\x12\x14\n" +
-	"\x05adhoc\x18\x0f \x01(\bR\x05adhoc\"\xa7\x13\n" +
+	"\x05adhoc\x18\x0f \x01(\bR\x05adhoc\"\xe3\x13\n" +
 	"\aJobSpec\x12 \n" +
 	"\vdescription\x18\x01 \x01(\tR\vdescription\x127\n" +
 	"\x06labels\x18\x02 \x03(\v2\x1f.leaderd.v1.JobSpec.LabelsEntryR\x06labels\x12\x1c\n" +
@@ -3052,7 +3119,8 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18- \x01(\v2\x1c.leaderd.v1.CheckpointPolicyR\n" +
 	"checkpoint\x12'\n" +
-	"\x05drain\x18. \x01(\x0e2\x11.leaderd.v1.DrainR\x05drain\x123\n" +
+	"\x05drain\x18. \x01(\x0e2\x11.leaderd.v1.DrainR\x05drain\x12:\n" +
+	"\fstore_outage\x18Z \x01(\x0e2\x17.leaderd.v1.StoreOutageR\vstoreOutage\x123\n" +
 	"\tretention\x182 \x01(\v2\x15.leaderd.v1.RetentionR\tretention\x12'\n" +
 	"\x05retry\x18\x1e \x01(\v2\x11.leaderd.v1.RetryR\x05retry\x12:\n" +
 	"\vrun_timeout\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\n" +
@@ -3234,7 +3302,11 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\x11DRAIN_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
 	"DRAIN_WAIT\x10\x01\x12\x12\n" +
-	"\x0eDRAIN_HANDOVER\x10\x02*\x83\x01\n" +
+	"\x0eDRAIN_HANDOVER\x10\x02*`\n" +
+	"\vStoreOutage\x12\x1c\n" +
+	"\x18STORE_OUTAGE_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11STORE_OUTAGE_HOLD\x10\x01\x12\x1c\n" +
+	"\x18STORE_OUTAGE_RUN_PLANNED\x10\x02*\x83\x01\n" +
 	"\aOverlap\x12\x17\n" +
 	"\x13OVERLAP_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fOVERLAP_SKIP\x10\x01\x12\x11\n" +
@@ -3284,150 +3356,152 @@ func file_leaderd_v1_job_proto_rawDescGZIP() []byte {
 	return file_leaderd_v1_job_proto_rawDescData
 }
 
-var file_leaderd_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
+var file_leaderd_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
 var file_leaderd_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_leaderd_v1_job_proto_goTypes = []any{
 	(Drain)(0),                      // 0: leaderd.v1.Drain
-	(Overlap)(0),                    // 1: leaderd.v1.Overlap
-	(CatchUp)(0),                    // 2: leaderd.v1.CatchUp
-	(MissingTime)(0),                // 3: leaderd.v1.MissingTime
-	(RepeatedTime)(0),               // 4: leaderd.v1.RepeatedTime
-	(Guarantee)(0),                  // 5: leaderd.v1.Guarantee
-	(CheckpointPolicy_Scope)(0),     // 6: leaderd.v1.CheckpointPolicy.Scope
-	(After_Mode)(0),                 // 7: leaderd.v1.After.Mode
-	(After_Condition)(0),            // 8: leaderd.v1.After.Condition
-	(JobVersion_Change)(0),          // 9: leaderd.v1.JobVersion.Change
-	(UpdateJobResponse_Result)(0),   // 10: leaderd.v1.UpdateJobResponse.Result
-	(*Job)(nil),                     // 11: leaderd.v1.Job
-	(*JobSpec)(nil),                 // 12: leaderd.v1.JobSpec
-	(*Retention)(nil),               // 13: leaderd.v1.Retention
-	(*NoOp)(nil),                    // 14: leaderd.v1.NoOp
-	(*CheckpointPolicy)(nil),        // 15: leaderd.v1.CheckpointPolicy
-	(*After)(nil),                   // 16: leaderd.v1.After
-	(*Hooks)(nil),                   // 17: leaderd.v1.Hooks
-	(*Hook)(nil),                    // 18: leaderd.v1.Hook
-	(*DeadLetterPolicy)(nil),        // 19: leaderd.v1.DeadLetterPolicy
-	(*Retry)(nil),                   // 20: leaderd.v1.Retry
-	(*GetJobRequest)(nil),           // 21: leaderd.v1.GetJobRequest
-	(*GetJobResponse)(nil),          // 22: leaderd.v1.GetJobResponse
-	(*ListJobsRequest)(nil),         // 23: leaderd.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),        // 24: leaderd.v1.ListJobsResponse
-	(*JobVersion)(nil),              // 25: leaderd.v1.JobVersion
-	(*ListJobVersionsRequest)(nil),  // 26: leaderd.v1.ListJobVersionsRequest
-	(*ListJobVersionsResponse)(nil), // 27: leaderd.v1.ListJobVersionsResponse
-	(*UpdateJobRequest)(nil),        // 28: leaderd.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),       // 29: leaderd.v1.UpdateJobResponse
-	(*DeleteJobRequest)(nil),        // 30: leaderd.v1.DeleteJobRequest
-	(*PauseJobRequest)(nil),         // 31: leaderd.v1.PauseJobRequest
-	(*PauseJobResponse)(nil),        // 32: leaderd.v1.PauseJobResponse
-	(*ResumeJobRequest)(nil),        // 33: leaderd.v1.ResumeJobRequest
-	(*ResumeJobResponse)(nil),       // 34: leaderd.v1.ResumeJobResponse
-	(*TriggerJobRequest)(nil),       // 35: leaderd.v1.TriggerJobRequest
-	(*TriggerJobResponse)(nil),      // 36: leaderd.v1.TriggerJobResponse
-	nil,                             // 37: leaderd.v1.JobSpec.LabelsEntry
-	nil,                             // 38: leaderd.v1.JobSpec.NodeSelectorEntry
-	nil,                             // 39: leaderd.v1.JobSpec.ResourcesEntry
-	nil,                             // 40: leaderd.v1.JobSpec.NodePreferenceEntry
-	(*timestamppb.Timestamp)(nil),   // 41: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 42: google.protobuf.Duration
-	(*Shards)(nil),                  // 43: leaderd.v1.Shards
-	(*CircuitBreaker)(nil),          // 44: leaderd.v1.CircuitBreaker
-	(*Limit)(nil),                   // 45: leaderd.v1.Limit
-	(Priority)(0),                   // 46: leaderd.v1.Priority
-	(*Command)(nil),                 // 47: leaderd.v1.Command
-	(*Http)(nil),                    // 48: leaderd.v1.Http
-	(*JobCalendar)(nil),             // 49: leaderd.v1.JobCalendar
-	(*fieldmaskpb.FieldMask)(nil),   // 50: google.protobuf.FieldMask
-	(*emptypb.Empty)(nil),           // 51: google.protobuf.Empty
+	(StoreOutage)(0),                // 1: leaderd.v1.StoreOutage
+	(Overlap)(0),                    // 2: leaderd.v1.Overlap
+	(CatchUp)(0),                    // 3: leaderd.v1.CatchUp
+	(MissingTime)(0),                // 4: leaderd.v1.MissingTime
+	(RepeatedTime)(0),               // 5: leaderd.v1.RepeatedTime
+	(Guarantee)(0),                  // 6: leaderd.v1.Guarantee
+	(CheckpointPolicy_Scope)(0),     // 7: leaderd.v1.CheckpointPolicy.Scope
+	(After_Mode)(0),                 // 8: leaderd.v1.After.Mode
+	(After_Condition)(0),            // 9: leaderd.v1.After.Condition
+	(JobVersion_Change)(0),          // 10: leaderd.v1.JobVersion.Change
+	(UpdateJobResponse_Result)(0),   // 11: leaderd.v1.UpdateJobResponse.Result
+	(*Job)(nil),                     // 12: leaderd.v1.Job
+	(*JobSpec)(nil),                 // 13: leaderd.v1.JobSpec
+	(*Retention)(nil),               // 14: leaderd.v1.Retention
+	(*NoOp)(nil),                    // 15: leaderd.v1.NoOp
+	(*CheckpointPolicy)(nil),        // 16: leaderd.v1.CheckpointPolicy
+	(*After)(nil),                   // 17: leaderd.v1.After
+	(*Hooks)(nil),                   // 18: leaderd.v1.Hooks
+	(*Hook)(nil),                    // 19: leaderd.v1.Hook
+	(*DeadLetterPolicy)(nil),        // 20: leaderd.v1.DeadLetterPolicy
+	(*Retry)(nil),                   // 21: leaderd.v1.Retry
+	(*GetJobRequest)(nil),           // 22: leaderd.v1.GetJobRequest
+	(*GetJobResponse)(nil),          // 23: leaderd.v1.GetJobResponse
+	(*ListJobsRequest)(nil),         // 24: leaderd.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 25: leaderd.v1.ListJobsResponse
+	(*JobVersion)(nil),              // 26: leaderd.v1.JobVersion
+	(*ListJobVersionsRequest)(nil),  // 27: leaderd.v1.ListJobVersionsRequest
+	(*ListJobVersionsResponse)(nil), // 28: leaderd.v1.ListJobVersionsResponse
+	(*UpdateJobRequest)(nil),        // 29: leaderd.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),       // 30: leaderd.v1.UpdateJobResponse
+	(*DeleteJobRequest)(nil),        // 31: leaderd.v1.DeleteJobRequest
+	(*PauseJobRequest)(nil),         // 32: leaderd.v1.PauseJobRequest
+	(*PauseJobResponse)(nil),        // 33: leaderd.v1.PauseJobResponse
+	(*ResumeJobRequest)(nil),        // 34: leaderd.v1.ResumeJobRequest
+	(*ResumeJobResponse)(nil),       // 35: leaderd.v1.ResumeJobResponse
+	(*TriggerJobRequest)(nil),       // 36: leaderd.v1.TriggerJobRequest
+	(*TriggerJobResponse)(nil),      // 37: leaderd.v1.TriggerJobResponse
+	nil,                             // 38: leaderd.v1.JobSpec.LabelsEntry
+	nil,                             // 39: leaderd.v1.JobSpec.NodeSelectorEntry
+	nil,                             // 40: leaderd.v1.JobSpec.ResourcesEntry
+	nil,                             // 41: leaderd.v1.JobSpec.NodePreferenceEntry
+	(*timestamppb.Timestamp)(nil),   // 42: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 43: google.protobuf.Duration
+	(*Shards)(nil),                  // 44: leaderd.v1.Shards
+	(*CircuitBreaker)(nil),          // 45: leaderd.v1.CircuitBreaker
+	(*Limit)(nil),                   // 46: leaderd.v1.Limit
+	(Priority)(0),                   // 47: leaderd.v1.Priority
+	(*Command)(nil),                 // 48: leaderd.v1.Command
+	(*Http)(nil),                    // 49: leaderd.v1.Http
+	(*JobCalendar)(nil),             // 50: leaderd.v1.JobCalendar
+	(*fieldmaskpb.FieldMask)(nil),   // 51: google.protobuf.FieldMask
+	(*emptypb.Empty)(nil),           // 52: google.protobuf.Empty
 }
 var file_leaderd_v1_job_proto_depIdxs = []int32{
-	12, // 0: leaderd.v1.Job.spec:type_name -> leaderd.v1.JobSpec
-	41, // 1: leaderd.v1.Job.create_time:type_name -> google.protobuf.Timestamp
-	41, // 2: leaderd.v1.Job.update_time:type_name -> google.protobuf.Timestamp
-	41, // 3: leaderd.v1.Job.next_slot:type_name -> google.protobuf.Timestamp
-	41, // 4: leaderd.v1.Job.paused_until:type_name -> google.protobuf.Timestamp
-	37, // 5: leaderd.v1.JobSpec.labels:type_name -> leaderd.v1.JobSpec.LabelsEntry
-	1,  // 6: leaderd.v1.JobSpec.overlap:type_name -> leaderd.v1.Overlap
-	2,  // 7: leaderd.v1.JobSpec.catch_up:type_name -> leaderd.v1.CatchUp
-	5,  // 8: leaderd.v1.JobSpec.guarantee:type_name -> leaderd.v1.Guarantee
-	42, // 9: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
-	38, // 10: leaderd.v1.JobSpec.node_selector:type_name -> leaderd.v1.JobSpec.NodeSelectorEntry
-	42, // 11: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
-	42, // 12: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
-	41, // 13: leaderd.v1.JobSpec.start_time:type_name -> google.protobuf.Timestamp
-	41, // 14: leaderd.v1.JobSpec.end_time:type_name -> google.protobuf.Timestamp
-	42, // 15: leaderd.v1.JobSpec.jitter:type_name -> google.protobuf.Duration
-	3,  // 16: leaderd.v1.JobSpec.missing_time:type_name -> leaderd.v1.MissingTime
-	4,  // 17: leaderd.v1.JobSpec.repeated_time:type_name -> leaderd.v1.RepeatedTime
-	42, // 18: leaderd.v1.JobSpec.catch_up_window:type_name -> google.protobuf.Duration
-	43, // 19: leaderd.v1.JobSpec.shards:type_name -> leaderd.v1.Shards
-	15, // 20: leaderd.v1.JobSpec.checkpoint:type_name -> leaderd.v1.CheckpointPolicy
+	13, // 0: leaderd.v1.Job.spec:type_name -> leaderd.v1.JobSpec
+	42, // 1: leaderd.v1.Job.create_time:type_name -> google.protobuf.Timestamp
+	42, // 2: leaderd.v1.Job.update_time:type_name -> google.protobuf.Timestamp
+	42, // 3: leaderd.v1.Job.next_slot:type_name -> google.protobuf.Timestamp
+	42, // 4: leaderd.v1.Job.paused_until:type_name -> google.protobuf.Timestamp
+	38, // 5: leaderd.v1.JobSpec.labels:type_name -> leaderd.v1.JobSpec.LabelsEntry
+	2,  // 6: leaderd.v1.JobSpec.overlap:type_name -> leaderd.v1.Overlap
+	3,  // 7: leaderd.v1.JobSpec.catch_up:type_name -> leaderd.v1.CatchUp
+	6,  // 8: leaderd.v1.JobSpec.guarantee:type_name -> leaderd.v1.Guarantee
+	43, // 9: leaderd.v1.JobSpec.start_deadline:type_name -> google.protobuf.Duration
+	39, // 10: leaderd.v1.JobSpec.node_selector:type_name -> leaderd.v1.JobSpec.NodeSelectorEntry
+	43, // 11: leaderd.v1.JobSpec.timeout:type_name -> google.protobuf.Duration
+	43, // 12: leaderd.v1.JobSpec.kill_grace:type_name -> google.protobuf.Duration
+	42, // 13: leaderd.v1.JobSpec.start_time:type_name -> google.protobuf.Timestamp
+	42, // 14: leaderd.v1.JobSpec.end_time:type_name -> google.protobuf.Timestamp
+	43, // 15: leaderd.v1.JobSpec.jitter:type_name -> google.protobuf.Duration
+	4,  // 16: leaderd.v1.JobSpec.missing_time:type_name -> leaderd.v1.MissingTime
+	5,  // 17: leaderd.v1.JobSpec.repeated_time:type_name -> leaderd.v1.RepeatedTime
+	43, // 18: leaderd.v1.JobSpec.catch_up_window:type_name -> google.protobuf.Duration
+	44, // 19: leaderd.v1.JobSpec.shards:type_name -> leaderd.v1.Shards
+	16, // 20: leaderd.v1.JobSpec.checkpoint:type_name -> leaderd.v1.CheckpointPolicy
 	0,  // 21: leaderd.v1.JobSpec.drain:type_name -> leaderd.v1.Drain
-	13, // 22: leaderd.v1.JobSpec.retention:type_name -> leaderd.v1.Retention
-	20, // 23: leaderd.v1.JobSpec.retry:type_name -> leaderd.v1.Retry
-	42, // 24: leaderd.v1.JobSpec.run_timeout:type_name -> google.protobuf.Duration
-	42, // 25: leaderd.v1.JobSpec.queue_timeout:type_name -> google.protobuf.Duration
-	19, // 26: leaderd.v1.JobSpec.dead_letter:type_name -> leaderd.v1.DeadLetterPolicy
-	44, // 27: leaderd.v1.JobSpec.circuit_breaker:type_name -> leaderd.v1.CircuitBreaker
-	17, // 28: leaderd.v1.JobSpec.hooks:type_name -> leaderd.v1.Hooks
-	16, // 29: leaderd.v1.JobSpec.after:type_name -> leaderd.v1.After
-	45, // 30: leaderd.v1.JobSpec.limits:type_name -> leaderd.v1.Limit
-	46, // 31: leaderd.v1.JobSpec.priority:type_name -> leaderd.v1.Priority
-	39, // 32: leaderd.v1.JobSpec.resources:type_name -> leaderd.v1.JobSpec.ResourcesEntry
-	40, // 33: leaderd.v1.JobSpec.node_preference:type_name -> leaderd.v1.JobSpec.NodePreferenceEntry
-	47, // 34: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
-	48, // 35: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
-	14, // 36: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
-	42, // 37: leaderd.v1.Retention.max_age:type_name -> google.protobuf.Duration
-	6,  // 38: leaderd.v1.CheckpointPolicy.scope:type_name -> leaderd.v1.CheckpointPolicy.Scope
-	7,  // 39: leaderd.v1.After.mode:type_name -> leaderd.v1.After.Mode
-	8,  // 40: leaderd.v1.After.condition:type_name -> leaderd.v1.After.Condition
-	18, // 41: leaderd.v1.Hooks.on_success:type_name -> leaderd.v1.Hook
-	18, // 42: leaderd.v1.Hooks.on_failure:type_name -> leaderd.v1.Hook
-	18, // 43: leaderd.v1.Hooks.on_exit:type_name -> leaderd.v1.Hook
-	47, // 44: leaderd.v1.Hook.command:type_name -> leaderd.v1.Command
-	48, // 45: leaderd.v1.Hook.http:type_name -> leaderd.v1.Http
-	42, // 46: leaderd.v1.Hook.timeout:type_name -> google.protobuf.Duration
-	42, // 47: leaderd.v1.Retry.initial_backoff:type_name -> google.protobuf.Duration
-	42, // 48: leaderd.v1.Retry.max_backoff:type_name -> google.protobuf.Duration
-	11, // 49: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
-	11, // 50: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
-	9,  // 51: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
-	41, // 52: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
-	41, // 53: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
-	41, // 54: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
-	12, // 55: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
-	49, // 56: leaderd.v1.JobVersion.calendars:type_name -> leaderd.v1.JobCalendar
-	25, // 57: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
-	11, // 58: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
-	50, // 59: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	41, // 60: leaderd.v1.UpdateJobRequest.pause_until:type_name -> google.protobuf.Timestamp
-	11, // 61: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
-	10, // 62: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
-	41, // 63: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
-	11, // 64: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
-	11, // 65: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
-	21, // 66: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
-	23, // 67: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
-	26, // 68: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
-	28, // 69: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
-	30, // 70: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
-	31, // 71: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
-	33, // 72: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
-	35, // 73: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
-	22, // 74: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
-	24, // 75: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
-	27, // 76: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
-	29, // 77: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
-	51, // 78: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	32, // 79: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
-	34, // 80: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
-	36, // 81: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
-	74, // [74:82] is the sub-list for method output_type
-	66, // [66:74] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	1,  // 22: leaderd.v1.JobSpec.store_outage:type_name -> leaderd.v1.StoreOutage
+	14, // 23: leaderd.v1.JobSpec.retention:type_name -> leaderd.v1.Retention
+	21, // 24: leaderd.v1.JobSpec.retry:type_name -> leaderd.v1.Retry
+	43, // 25: leaderd.v1.JobSpec.run_timeout:type_name -> google.protobuf.Duration
+	43, // 26: leaderd.v1.JobSpec.queue_timeout:type_name -> google.protobuf.Duration
+	20, // 27: leaderd.v1.JobSpec.dead_letter:type_name -> leaderd.v1.DeadLetterPolicy
+	45, // 28: leaderd.v1.JobSpec.circuit_breaker:type_name -> leaderd.v1.CircuitBreaker
+	18, // 29: leaderd.v1.JobSpec.hooks:type_name -> leaderd.v1.Hooks
+	17, // 30: leaderd.v1.JobSpec.after:type_name -> leaderd.v1.After
+	46, // 31: leaderd.v1.JobSpec.limits:type_name -> leaderd.v1.Limit
+	47, // 32: leaderd.v1.JobSpec.priority:type_name -> leaderd.v1.Priority
+	40, // 33: leaderd.v1.JobSpec.resources:type_name -> leaderd.v1.JobSpec.ResourcesEntry
+	41, // 34: leaderd.v1.JobSpec.node_preference:type_name -> leaderd.v1.JobSpec.NodePreferenceEntry
+	48, // 35: leaderd.v1.JobSpec.command:type_name -> leaderd.v1.Command
+	49, // 36: leaderd.v1.JobSpec.http:type_name -> leaderd.v1.Http
+	15, // 37: leaderd.v1.JobSpec.noop:type_name -> leaderd.v1.NoOp
+	43, // 38: leaderd.v1.Retention.max_age:type_name -> google.protobuf.Duration
+	7,  // 39: leaderd.v1.CheckpointPolicy.scope:type_name -> leaderd.v1.CheckpointPolicy.Scope
+	8,  // 40: leaderd.v1.After.mode:type_name -> leaderd.v1.After.Mode
+	9,  // 41: leaderd.v1.After.condition:type_name -> leaderd.v1.After.Condition
+	19, // 42: leaderd.v1.Hooks.on_success:type_name -> leaderd.v1.Hook
+	19, // 43: leaderd.v1.Hooks.on_failure:type_name -> leaderd.v1.Hook
+	19, // 44: leaderd.v1.Hooks.on_exit:type_name -> leaderd.v1.Hook
+	48, // 45: leaderd.v1.Hook.command:type_name -> leaderd.v1.Command
+	49, // 46: leaderd.v1.Hook.http:type_name -> leaderd.v1.Http
+	43, // 47: leaderd.v1.Hook.timeout:type_name -> google.protobuf.Duration
+	43, // 48: leaderd.v1.Retry.initial_backoff:type_name -> google.protobuf.Duration
+	43, // 49: leaderd.v1.Retry.max_backoff:type_name -> google.protobuf.Duration
+	12, // 50: leaderd.v1.GetJobResponse.job:type_name -> leaderd.v1.Job
+	12, // 51: leaderd.v1.ListJobsResponse.jobs:type_name -> leaderd.v1.Job
+	10, // 52: leaderd.v1.JobVersion.change:type_name -> leaderd.v1.JobVersion.Change
+	42, // 53: leaderd.v1.JobVersion.change_time:type_name -> google.protobuf.Timestamp
+	42, // 54: leaderd.v1.JobVersion.effective_time:type_name -> google.protobuf.Timestamp
+	42, // 55: leaderd.v1.JobVersion.anchor_time:type_name -> google.protobuf.Timestamp
+	13, // 56: leaderd.v1.JobVersion.spec:type_name -> leaderd.v1.JobSpec
+	50, // 57: leaderd.v1.JobVersion.calendars:type_name -> leaderd.v1.JobCalendar
+	26, // 58: leaderd.v1.ListJobVersionsResponse.versions:type_name -> leaderd.v1.JobVersion
+	12, // 59: leaderd.v1.UpdateJobRequest.job:type_name -> leaderd.v1.Job
+	51, // 60: leaderd.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	42, // 61: leaderd.v1.UpdateJobRequest.pause_until:type_name -> google.protobuf.Timestamp
+	12, // 62: leaderd.v1.UpdateJobResponse.job:type_name -> leaderd.v1.Job
+	11, // 63: leaderd.v1.UpdateJobResponse.result:type_name -> leaderd.v1.UpdateJobResponse.Result
+	42, // 64: leaderd.v1.PauseJobRequest.until:type_name -> google.protobuf.Timestamp
+	12, // 65: leaderd.v1.PauseJobResponse.job:type_name -> leaderd.v1.Job
+	12, // 66: leaderd.v1.ResumeJobResponse.job:type_name -> leaderd.v1.Job
+	22, // 67: leaderd.v1.JobService.GetJob:input_type -> leaderd.v1.GetJobRequest
+	24, // 68: leaderd.v1.JobService.ListJobs:input_type -> leaderd.v1.ListJobsRequest
+	27, // 69: leaderd.v1.JobService.ListJobVersions:input_type -> leaderd.v1.ListJobVersionsRequest
+	29, // 70: leaderd.v1.JobService.UpdateJob:input_type -> leaderd.v1.UpdateJobRequest
+	31, // 71: leaderd.v1.JobService.DeleteJob:input_type -> leaderd.v1.DeleteJobRequest
+	32, // 72: leaderd.v1.JobService.PauseJob:input_type -> leaderd.v1.PauseJobRequest
+	34, // 73: leaderd.v1.JobService.ResumeJob:input_type -> leaderd.v1.ResumeJobRequest
+	36, // 74: leaderd.v1.JobService.TriggerJob:input_type -> leaderd.v1.TriggerJobRequest
+	23, // 75: leaderd.v1.JobService.GetJob:output_type -> leaderd.v1.GetJobResponse
+	25, // 76: leaderd.v1.JobService.ListJobs:output_type -> leaderd.v1.ListJobsResponse
+	28, // 77: leaderd.v1.JobService.ListJobVersions:output_type -> leaderd.v1.ListJobVersionsResponse
+	30, // 78: leaderd.v1.JobService.UpdateJob:output_type -> leaderd.v1.UpdateJobResponse
+	52, // 79: leaderd.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	33, // 80: leaderd.v1.JobService.PauseJob:output_type -> leaderd.v1.PauseJobResponse
+	35, // 81: leaderd.v1.JobService.ResumeJob:output_type -> leaderd.v1.ResumeJobResponse
+	37, // 82: leaderd.v1.JobService.TriggerJob:output_type -> leaderd.v1.TriggerJobResponse
+	75, // [75:83] is the sub-list for method output_type
+	67, // [67:75] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_job_proto_init() }
@@ -3455,7 +3529,7 @@ func file_leaderd_v1_job_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_v1_job_proto_rawDesc), len(file_leaderd_v1_job_proto_rawDesc)),
-			NumEnums:      11,
+			NumEnums:      12,
 			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -221,7 +221,10 @@ type Run struct {
 	// were made after others; a first run is found by it too.
 	Correlation string `protobuf:"bytes,80,opt,name=correlation,proto3" json:"correlation,omitempty"`
 	// Resource names of the runs after whose ends it was made.
-	Upstream      []string `protobuf:"bytes,81,rep,name=upstream,proto3" json:"upstream,omitempty"`
+	Upstream []string `protobuf:"bytes,81,rep,name=upstream,proto3" json:"upstream,omitempty"`
+	// Attempts that began without a claim, and could not be recorded before the run was
+	// decided otherwise: it may have run twice. See JobSpec.store_outage.
+	Doubles       []*Attempt `protobuf:"bytes,90,rep,name=doubles,proto3" json:"doubles,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -399,6 +402,13 @@ func (x *Run) GetCorrelation() string {
 func (x *Run) GetUpstream() []string {
 	if x != nil {
 		return x.Upstream
+	}
+	return nil
+}
+
+func (x *Run) GetDoubles() []*Attempt {
+	if x != nil {
+		return x.Doubles
 	}
 	return nil
 }
@@ -589,7 +599,10 @@ type Attempt struct {
 	// that runs, GetRun tells it, and ListRuns where that is asked for.
 	Progress *Progress `protobuf:"bytes,50,opt,name=progress,proto3" json:"progress,omitempty"`
 	// The work asked to be called again later: the attempt does not count.
-	Snoozed       bool `protobuf:"varint,20,opt,name=snoozed,proto3" json:"snoozed,omitempty"`
+	Snoozed bool `protobuf:"varint,20,opt,name=snoozed,proto3" json:"snoozed,omitempty"`
+	// It began without a claim, while its executor could not reach the store; see
+	// JobSpec.store_outage. It was given no fencing token: token is that of its record.
+	Unclaimed     bool `protobuf:"varint,90,opt,name=unclaimed,proto3" json:"unclaimed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -711,6 +724,13 @@ func (x *Attempt) GetProgress() *Progress {
 func (x *Attempt) GetSnoozed() bool {
 	if x != nil {
 		return x.Snoozed
+	}
+	return false
+}
+
+func (x *Attempt) GetUnclaimed() bool {
+	if x != nil {
+		return x.Unclaimed
 	}
 	return false
 }
@@ -1717,7 +1737,7 @@ var File_leaderd_v1_run_proto protoreflect.FileDescriptor
 const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\n" +
 	"\x14leaderd/v1/run.proto\x12\n" +
-	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xae\b\n" +
+	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdd\b\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.leaderd.v1.Run.StateR\x05state\x12\x16\n" +
@@ -1743,7 +1763,8 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\x06shards\x18\x1e \x01(\v2\x17.leaderd.v1.ShardCountsR\x06shards\x123\n" +
 	"\acarried\x18\x1f \x03(\v2\x19.leaderd.v1.CarriedShardsR\acarried\x12 \n" +
 	"\vcorrelation\x18P \x01(\tR\vcorrelation\x12\x1a\n" +
-	"\bupstream\x18Q \x03(\tR\bupstream\"\x8a\x02\n" +
+	"\bupstream\x18Q \x03(\tR\bupstream\x12-\n" +
+	"\adoubles\x18Z \x03(\v2\x13.leaderd.v1.AttemptR\adoubles\"\x8a\x02\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x11\n" +
@@ -1774,7 +1795,7 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\voutput_tail\x18\a \x01(\fR\n" +
 	"outputTailB\f\n" +
 	"\n" +
-	"_exit_code\"\xe1\x03\n" +
+	"_exit_code\"\xff\x03\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
@@ -1791,7 +1812,8 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	" \x01(\tR\x05error\x12\x14\n" +
 	"\x05shard\x18\x1e \x01(\x05R\x05shard\x120\n" +
 	"\bprogress\x182 \x01(\v2\x14.leaderd.v1.ProgressR\bprogress\x12\x18\n" +
-	"\asnoozed\x18\x14 \x01(\bR\asnoozedB\f\n" +
+	"\asnoozed\x18\x14 \x01(\bR\asnoozed\x12\x1c\n" +
+	"\tunclaimed\x18Z \x01(\bR\tunclaimedB\f\n" +
 	"\n" +
 	"_exit_code\"\xd5\x01\n" +
 	"\bProgress\x12\x12\n" +
@@ -1936,43 +1958,44 @@ var file_leaderd_v1_run_proto_depIdxs = []int32{
 	4,  // 5: leaderd.v1.Run.hooks:type_name -> leaderd.v1.HookRun
 	7,  // 6: leaderd.v1.Run.shards:type_name -> leaderd.v1.ShardCounts
 	3,  // 7: leaderd.v1.Run.carried:type_name -> leaderd.v1.CarriedShards
-	0,  // 8: leaderd.v1.HookRun.state:type_name -> leaderd.v1.Run.State
-	20, // 9: leaderd.v1.HookRun.start_time:type_name -> google.protobuf.Timestamp
-	20, // 10: leaderd.v1.HookRun.end_time:type_name -> google.protobuf.Timestamp
-	20, // 11: leaderd.v1.Attempt.claim_time:type_name -> google.protobuf.Timestamp
-	20, // 12: leaderd.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
-	20, // 13: leaderd.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
-	0,  // 14: leaderd.v1.Attempt.state:type_name -> leaderd.v1.Run.State
-	6,  // 15: leaderd.v1.Attempt.progress:type_name -> leaderd.v1.Progress
-	20, // 16: leaderd.v1.Progress.report_time:type_name -> google.protobuf.Timestamp
-	20, // 17: leaderd.v1.Progress.estimated_end_time:type_name -> google.protobuf.Timestamp
-	0,  // 18: leaderd.v1.Shard.state:type_name -> leaderd.v1.Run.State
-	5,  // 19: leaderd.v1.Shard.attempts:type_name -> leaderd.v1.Attempt
-	20, // 20: leaderd.v1.Shard.next_attempt_time:type_name -> google.protobuf.Timestamp
-	19, // 21: leaderd.v1.Shard.params:type_name -> leaderd.v1.Shard.ParamsEntry
-	8,  // 22: leaderd.v1.ListShardsResponse.shards:type_name -> leaderd.v1.Shard
-	2,  // 23: leaderd.v1.GetRunResponse.run:type_name -> leaderd.v1.Run
-	2,  // 24: leaderd.v1.CancelRunResponse.run:type_name -> leaderd.v1.Run
-	1,  // 25: leaderd.v1.ListRunsRequest.order:type_name -> leaderd.v1.ListRunsRequest.Order
-	0,  // 26: leaderd.v1.ListRunsRequest.states:type_name -> leaderd.v1.Run.State
-	20, // 27: leaderd.v1.ListRunsRequest.since_time:type_name -> google.protobuf.Timestamp
-	2,  // 28: leaderd.v1.ListRunsResponse.runs:type_name -> leaderd.v1.Run
-	20, // 29: leaderd.v1.ListRunsResponse.removed_until:type_name -> google.protobuf.Timestamp
-	11, // 30: leaderd.v1.RunService.GetRun:input_type -> leaderd.v1.GetRunRequest
-	17, // 31: leaderd.v1.RunService.ListRuns:input_type -> leaderd.v1.ListRunsRequest
-	13, // 32: leaderd.v1.RunService.CancelRun:input_type -> leaderd.v1.CancelRunRequest
-	15, // 33: leaderd.v1.RunService.RetryRun:input_type -> leaderd.v1.RetryRunRequest
-	9,  // 34: leaderd.v1.RunService.ListShards:input_type -> leaderd.v1.ListShardsRequest
-	12, // 35: leaderd.v1.RunService.GetRun:output_type -> leaderd.v1.GetRunResponse
-	18, // 36: leaderd.v1.RunService.ListRuns:output_type -> leaderd.v1.ListRunsResponse
-	14, // 37: leaderd.v1.RunService.CancelRun:output_type -> leaderd.v1.CancelRunResponse
-	16, // 38: leaderd.v1.RunService.RetryRun:output_type -> leaderd.v1.RetryRunResponse
-	10, // 39: leaderd.v1.RunService.ListShards:output_type -> leaderd.v1.ListShardsResponse
-	35, // [35:40] is the sub-list for method output_type
-	30, // [30:35] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	5,  // 8: leaderd.v1.Run.doubles:type_name -> leaderd.v1.Attempt
+	0,  // 9: leaderd.v1.HookRun.state:type_name -> leaderd.v1.Run.State
+	20, // 10: leaderd.v1.HookRun.start_time:type_name -> google.protobuf.Timestamp
+	20, // 11: leaderd.v1.HookRun.end_time:type_name -> google.protobuf.Timestamp
+	20, // 12: leaderd.v1.Attempt.claim_time:type_name -> google.protobuf.Timestamp
+	20, // 13: leaderd.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
+	20, // 14: leaderd.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
+	0,  // 15: leaderd.v1.Attempt.state:type_name -> leaderd.v1.Run.State
+	6,  // 16: leaderd.v1.Attempt.progress:type_name -> leaderd.v1.Progress
+	20, // 17: leaderd.v1.Progress.report_time:type_name -> google.protobuf.Timestamp
+	20, // 18: leaderd.v1.Progress.estimated_end_time:type_name -> google.protobuf.Timestamp
+	0,  // 19: leaderd.v1.Shard.state:type_name -> leaderd.v1.Run.State
+	5,  // 20: leaderd.v1.Shard.attempts:type_name -> leaderd.v1.Attempt
+	20, // 21: leaderd.v1.Shard.next_attempt_time:type_name -> google.protobuf.Timestamp
+	19, // 22: leaderd.v1.Shard.params:type_name -> leaderd.v1.Shard.ParamsEntry
+	8,  // 23: leaderd.v1.ListShardsResponse.shards:type_name -> leaderd.v1.Shard
+	2,  // 24: leaderd.v1.GetRunResponse.run:type_name -> leaderd.v1.Run
+	2,  // 25: leaderd.v1.CancelRunResponse.run:type_name -> leaderd.v1.Run
+	1,  // 26: leaderd.v1.ListRunsRequest.order:type_name -> leaderd.v1.ListRunsRequest.Order
+	0,  // 27: leaderd.v1.ListRunsRequest.states:type_name -> leaderd.v1.Run.State
+	20, // 28: leaderd.v1.ListRunsRequest.since_time:type_name -> google.protobuf.Timestamp
+	2,  // 29: leaderd.v1.ListRunsResponse.runs:type_name -> leaderd.v1.Run
+	20, // 30: leaderd.v1.ListRunsResponse.removed_until:type_name -> google.protobuf.Timestamp
+	11, // 31: leaderd.v1.RunService.GetRun:input_type -> leaderd.v1.GetRunRequest
+	17, // 32: leaderd.v1.RunService.ListRuns:input_type -> leaderd.v1.ListRunsRequest
+	13, // 33: leaderd.v1.RunService.CancelRun:input_type -> leaderd.v1.CancelRunRequest
+	15, // 34: leaderd.v1.RunService.RetryRun:input_type -> leaderd.v1.RetryRunRequest
+	9,  // 35: leaderd.v1.RunService.ListShards:input_type -> leaderd.v1.ListShardsRequest
+	12, // 36: leaderd.v1.RunService.GetRun:output_type -> leaderd.v1.GetRunResponse
+	18, // 37: leaderd.v1.RunService.ListRuns:output_type -> leaderd.v1.ListRunsResponse
+	14, // 38: leaderd.v1.RunService.CancelRun:output_type -> leaderd.v1.CancelRunResponse
+	16, // 39: leaderd.v1.RunService.RetryRun:output_type -> leaderd.v1.RetryRunResponse
+	10, // 40: leaderd.v1.RunService.ListShards:output_type -> leaderd.v1.ListShardsResponse
+	36, // [36:41] is the sub-list for method output_type
+	31, // [31:36] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_v1_run_proto_init() }

@@ -1336,7 +1336,9 @@ type Attempt struct {
 	// In words.
 	ProgressMessage string `protobuf:"bytes,52,opt,name=progress_message,json=progressMessage,proto3" json:"progress_message,omitempty"`
 	// The work asked to be called again later.
-	Snoozed       bool `protobuf:"varint,20,opt,name=snoozed,proto3" json:"snoozed,omitempty"`
+	Snoozed bool `protobuf:"varint,20,opt,name=snoozed,proto3" json:"snoozed,omitempty"`
+	// It began without a claim.
+	Unclaimed     bool `protobuf:"varint,90,opt,name=unclaimed,proto3" json:"unclaimed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1469,6 +1471,13 @@ func (x *Attempt) GetSnoozed() bool {
 	return false
 }
 
+func (x *Attempt) GetUnclaimed() bool {
+	if x != nil {
+		return x.Unclaimed
+	}
+	return false
+}
+
 // Record is the value of history/….
 type Record struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1515,7 +1524,10 @@ type Record struct {
 	// The runs after which it was made.
 	Upstream []*Upstream `protobuf:"bytes,81,rep,name=upstream,proto3" json:"upstream,omitempty"`
 	// The key by which it counts at its job's limits that are per key.
-	LimitKey      string `protobuf:"bytes,82,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
+	LimitKey string `protobuf:"bytes,82,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
+	// What began without a claim, and was not recorded in time: the run was decided
+	// otherwise before.
+	Doubles       []*Attempt `protobuf:"bytes,90,rep,name=doubles,proto3" json:"doubles,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1695,6 +1707,13 @@ func (x *Record) GetLimitKey() string {
 		return x.LimitKey
 	}
 	return ""
+}
+
+func (x *Record) GetDoubles() []*Attempt {
+	if x != nil {
+		return x.Doubles
+	}
+	return nil
 }
 
 // HookRun is a hook of a run, and what became of it.
@@ -3365,7 +3384,7 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\trequested\x18\x01 \x01(\x03R\trequested\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail\"\x96\x03\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\"\xb4\x03\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
@@ -3381,9 +3400,10 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\rprogress_done\x182 \x01(\x03R\fprogressDone\x12%\n" +
 	"\x0eprogress_total\x183 \x01(\x03R\rprogressTotal\x12)\n" +
 	"\x10progress_message\x184 \x01(\tR\x0fprogressMessage\x12\x18\n" +
-	"\asnoozed\x18\x14 \x01(\bR\asnoozedB\f\n" +
+	"\asnoozed\x18\x14 \x01(\bR\asnoozed\x12\x1c\n" +
+	"\tunclaimed\x18Z \x01(\bR\tunclaimedB\f\n" +
 	"\n" +
-	"_exit_code\"\x97\x05\n" +
+	"_exit_code\"\xcc\x05\n" +
 	"\x06Record\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -3408,7 +3428,8 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x05split\x18\x1f \x01(\v2\x17.leaderd.state.v1.SplitR\x05split\x12 \n" +
 	"\vcorrelation\x18P \x01(\tR\vcorrelation\x126\n" +
 	"\bupstream\x18Q \x03(\v2\x1a.leaderd.state.v1.UpstreamR\bupstream\x12\x1b\n" +
-	"\tlimit_key\x18R \x01(\tR\blimitKey\"\xbd\x01\n" +
+	"\tlimit_key\x18R \x01(\tR\blimitKey\x123\n" +
+	"\adoubles\x18Z \x03(\v2\x19.leaderd.state.v1.AttemptR\adoubles\"\xbd\x01\n" +
 	"\aHookRun\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\rR\x04name\x12\x18\n" +
 	"\astarted\x18\x02 \x01(\x03R\astarted\x12\x14\n" +
@@ -3614,19 +3635,20 @@ var file_leaderd_state_v1_state_proto_depIdxs = []int32{
 	3,  // 16: leaderd.state.v1.Record.ends:type_name -> leaderd.state.v1.Live
 	5,  // 17: leaderd.state.v1.Record.split:type_name -> leaderd.state.v1.Split
 	8,  // 18: leaderd.state.v1.Record.upstream:type_name -> leaderd.state.v1.Upstream
-	5,  // 19: leaderd.state.v1.Pending.split:type_name -> leaderd.state.v1.Split
-	8,  // 20: leaderd.state.v1.Pending.upstream:type_name -> leaderd.state.v1.Upstream
-	32, // 21: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
-	33, // 22: leaderd.state.v1.Node.resources:type_name -> leaderd.state.v1.Node.ResourcesEntry
-	23, // 23: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
-	24, // 24: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
-	22, // 25: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
-	14, // 26: leaderd.state.v1.SegmentBlock.records:type_name -> leaderd.state.v1.Record
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	13, // 19: leaderd.state.v1.Record.doubles:type_name -> leaderd.state.v1.Attempt
+	5,  // 20: leaderd.state.v1.Pending.split:type_name -> leaderd.state.v1.Split
+	8,  // 21: leaderd.state.v1.Pending.upstream:type_name -> leaderd.state.v1.Upstream
+	32, // 22: leaderd.state.v1.Node.labels:type_name -> leaderd.state.v1.Node.LabelsEntry
+	33, // 23: leaderd.state.v1.Node.resources:type_name -> leaderd.state.v1.Node.ResourcesEntry
+	23, // 24: leaderd.state.v1.Watermark.late:type_name -> leaderd.state.v1.Late
+	24, // 25: leaderd.state.v1.Watermark.unreadable_gates:type_name -> leaderd.state.v1.UnreadableGate
+	22, // 26: leaderd.state.v1.Watermark.clocks:type_name -> leaderd.state.v1.ClockSkew
+	14, // 27: leaderd.state.v1.SegmentBlock.records:type_name -> leaderd.state.v1.Record
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_state_v1_state_proto_init() }

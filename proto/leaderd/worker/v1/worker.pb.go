@@ -104,7 +104,7 @@ func (x Progress_Step) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Progress_Step.Descriptor instead.
 func (Progress_Step) EnumDescriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{15, 0}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{16, 0}
 }
 
 // AttendRequest is from the executor to the leader.
@@ -664,7 +664,9 @@ type Hello struct {
 	Held []*Held `protobuf:"bytes,3,rep,name=held,proto3" json:"held,omitempty"`
 	// It drains, and has handed runs back that are to start elsewhere. This is all that
 	// it has to say: there is no session, and no answer but the end of the stream.
-	HandedBack    bool `protobuf:"varint,50,opt,name=handed_back,json=handedBack,proto3" json:"handed_back,omitempty"`
+	HandedBack bool `protobuf:"varint,50,opt,name=handed_back,json=handedBack,proto3" json:"handed_back,omitempty"`
+	// The runs that it began without a claim and that are not recorded.
+	Unrecorded    []*Unrecorded `protobuf:"bytes,90,rep,name=unrecorded,proto3" json:"unrecorded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -727,6 +729,78 @@ func (x *Hello) GetHandedBack() bool {
 	return false
 }
 
+func (x *Hello) GetUnrecorded() []*Unrecorded {
+	if x != nil {
+		return x.Unrecorded
+	}
+	return nil
+}
+
+// Unrecorded is a run that began without a claim while the executor could not reach the
+// store. Planned onto that executor, it is claimed and ends as it did.
+type Unrecorded struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job's namespace.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The job's name.
+	Job string `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	// The run.
+	Run           string `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unrecorded) Reset() {
+	*x = Unrecorded{}
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unrecorded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unrecorded) ProtoMessage() {}
+
+func (x *Unrecorded) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unrecorded.ProtoReflect.Descriptor instead.
+func (*Unrecorded) Descriptor() ([]byte, []int) {
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Unrecorded) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Unrecorded) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Unrecorded) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
 // Held is a run that an executor has.
 type Held struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -746,7 +820,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[7]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +832,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[7]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +845,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{7}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Held) GetNamespace() string {
@@ -825,7 +899,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[8]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +911,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[8]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +924,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{8}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Welcome) GetTerm() int64 {
@@ -887,7 +961,7 @@ type Pulse struct {
 
 func (x *Pulse) Reset() {
 	*x = Pulse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[9]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +973,7 @@ func (x *Pulse) String() string {
 func (*Pulse) ProtoMessage() {}
 
 func (x *Pulse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[9]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +986,7 @@ func (x *Pulse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pulse.ProtoReflect.Descriptor instead.
 func (*Pulse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{9}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Pulse) GetClock() int64 {
@@ -950,7 +1024,7 @@ type Spec struct {
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[10]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -962,7 +1036,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[10]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -975,7 +1049,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Spec) GetRef() uint32 {
@@ -1033,7 +1107,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[11]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1119,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[11]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1132,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Plan) GetSpecs() []*Spec {
@@ -1122,7 +1196,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[12]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1208,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[12]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1221,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Entry) GetRef() uint32 {
@@ -1288,7 +1362,7 @@ type Revoke struct {
 
 func (x *Revoke) Reset() {
 	*x = Revoke{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[13]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1374,7 @@ func (x *Revoke) String() string {
 func (*Revoke) ProtoMessage() {}
 
 func (x *Revoke) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[13]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1387,7 @@ func (x *Revoke) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revoke.ProtoReflect.Descriptor instead.
 func (*Revoke) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Revoke) GetRefs() []uint32 {
@@ -1334,7 +1408,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[14]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1420,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[14]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1433,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Report) GetProgress() []*Progress {
@@ -1404,7 +1478,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[15]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1490,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[15]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1503,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Progress) GetRef() uint32 {
@@ -1531,7 +1605,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[16]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1543,7 +1617,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[16]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1556,7 +1630,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RegisterRequest) GetName() string {
@@ -1595,7 +1669,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[17]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1607,7 +1681,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[17]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1620,7 +1694,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RegisterResponse) GetOwnerRevision() int64 {
@@ -1660,7 +1734,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[18]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +1746,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[18]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +1759,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *KeepAliveRequest) GetLease() int64 {
@@ -1720,7 +1794,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[19]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1806,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[19]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1819,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *KeepAliveResponse) GetTtl() *durationpb.Duration {
@@ -1770,7 +1844,7 @@ type DeregisterRequest struct {
 
 func (x *DeregisterRequest) Reset() {
 	*x = DeregisterRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[20]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1782,7 +1856,7 @@ func (x *DeregisterRequest) String() string {
 func (*DeregisterRequest) ProtoMessage() {}
 
 func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[20]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1795,7 +1869,7 @@ func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterRequest.ProtoReflect.Descriptor instead.
 func (*DeregisterRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DeregisterRequest) GetLease() int64 {
@@ -1828,7 +1902,7 @@ type DeregisterResponse struct {
 
 func (x *DeregisterResponse) Reset() {
 	*x = DeregisterResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[21]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +1914,7 @@ func (x *DeregisterResponse) String() string {
 func (*DeregisterResponse) ProtoMessage() {}
 
 func (x *DeregisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[21]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +1927,7 @@ func (x *DeregisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterResponse.ProtoReflect.Descriptor instead.
 func (*DeregisterResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{21}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 // RecordRequest has entries to carry out.
@@ -1867,7 +1941,7 @@ type RecordRequest struct {
 
 func (x *RecordRequest) Reset() {
 	*x = RecordRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[22]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +1953,7 @@ func (x *RecordRequest) String() string {
 func (*RecordRequest) ProtoMessage() {}
 
 func (x *RecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[22]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +1966,7 @@ func (x *RecordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRequest.ProtoReflect.Descriptor instead.
 func (*RecordRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RecordRequest) GetEntries() []*RecordEntry {
@@ -1916,6 +1990,7 @@ type RecordEntry struct {
 	//	*RecordEntry_Checkpoint
 	//	*RecordEntry_Progress
 	//	*RecordEntry_Hook
+	//	*RecordEntry_Double
 	Kind          isRecordEntry_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1923,7 +1998,7 @@ type RecordEntry struct {
 
 func (x *RecordEntry) Reset() {
 	*x = RecordEntry{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[23]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1935,7 +2010,7 @@ func (x *RecordEntry) String() string {
 func (*RecordEntry) ProtoMessage() {}
 
 func (x *RecordEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[23]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1948,7 +2023,7 @@ func (x *RecordEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordEntry.ProtoReflect.Descriptor instead.
 func (*RecordEntry) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RecordEntry) GetId() uint64 {
@@ -2010,6 +2085,15 @@ func (x *RecordEntry) GetHook() *NoteHook {
 	return nil
 }
 
+func (x *RecordEntry) GetDouble() *NoteDouble {
+	if x != nil {
+		if x, ok := x.Kind.(*RecordEntry_Double); ok {
+			return x.Double
+		}
+	}
+	return nil
+}
+
 type isRecordEntry_Kind interface {
 	isRecordEntry_Kind()
 }
@@ -2039,6 +2123,11 @@ type RecordEntry_Hook struct {
 	Hook *NoteHook `protobuf:"bytes,20,opt,name=hook,proto3,oneof"`
 }
 
+type RecordEntry_Double struct {
+	// Note an attempt that began without a claim.
+	Double *NoteDouble `protobuf:"bytes,90,opt,name=double,proto3,oneof"`
+}
+
 func (*RecordEntry_Claim) isRecordEntry_Kind() {}
 
 func (*RecordEntry_Finish) isRecordEntry_Kind() {}
@@ -2048,6 +2137,8 @@ func (*RecordEntry_Checkpoint) isRecordEntry_Kind() {}
 func (*RecordEntry_Progress) isRecordEntry_Kind() {}
 
 func (*RecordEntry_Hook) isRecordEntry_Kind() {}
+
+func (*RecordEntry_Double) isRecordEntry_Kind() {}
 
 // RecordResponse has answers.
 type RecordResponse struct {
@@ -2060,7 +2151,7 @@ type RecordResponse struct {
 
 func (x *RecordResponse) Reset() {
 	*x = RecordResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[24]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2072,7 +2163,7 @@ func (x *RecordResponse) String() string {
 func (*RecordResponse) ProtoMessage() {}
 
 func (x *RecordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[24]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2085,7 +2176,7 @@ func (x *RecordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordResponse.ProtoReflect.Descriptor instead.
 func (*RecordResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{24}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RecordResponse) GetAnswers() []*RecordAnswer {
@@ -2117,7 +2208,7 @@ type RecordAnswer struct {
 
 func (x *RecordAnswer) Reset() {
 	*x = RecordAnswer{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[25]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2129,7 +2220,7 @@ func (x *RecordAnswer) String() string {
 func (*RecordAnswer) ProtoMessage() {}
 
 func (x *RecordAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[25]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2142,7 +2233,7 @@ func (x *RecordAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordAnswer.ProtoReflect.Descriptor instead.
 func (*RecordAnswer) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{25}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RecordAnswer) GetId() uint64 {
@@ -2242,7 +2333,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[26]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2254,7 +2345,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[26]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2267,7 +2358,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{26}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Claim) GetNamespace() string {
@@ -2372,7 +2463,7 @@ type Gate struct {
 
 func (x *Gate) Reset() {
 	*x = Gate{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2384,7 +2475,7 @@ func (x *Gate) String() string {
 func (*Gate) ProtoMessage() {}
 
 func (x *Gate) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[27]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2397,7 +2488,7 @@ func (x *Gate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gate.ProtoReflect.Descriptor instead.
 func (*Gate) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{27}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Gate) GetPolicy() v1.Overlap {
@@ -2456,7 +2547,7 @@ type ClaimAnswer struct {
 
 func (x *ClaimAnswer) Reset() {
 	*x = ClaimAnswer{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2468,7 +2559,7 @@ func (x *ClaimAnswer) String() string {
 func (*ClaimAnswer) ProtoMessage() {}
 
 func (x *ClaimAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[28]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2481,7 +2572,7 @@ func (x *ClaimAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimAnswer.ProtoReflect.Descriptor instead.
 func (*ClaimAnswer) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{28}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ClaimAnswer) GetStatus() uint32 {
@@ -2558,7 +2649,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2570,7 +2661,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[29]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2583,7 +2674,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{29}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Part) GetFrom() int64 {
@@ -2656,7 +2747,7 @@ type Finish struct {
 
 func (x *Finish) Reset() {
 	*x = Finish{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +2759,7 @@ func (x *Finish) String() string {
 func (*Finish) ProtoMessage() {}
 
 func (x *Finish) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[30]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +2772,7 @@ func (x *Finish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finish.ProtoReflect.Descriptor instead.
 func (*Finish) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{30}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Finish) GetNamespace() string {
@@ -2829,7 +2920,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[31]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +2932,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[31]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +2945,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{31}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Checkpoint) GetNamespace() string {
@@ -2964,7 +3055,7 @@ type SaveProgress struct {
 
 func (x *SaveProgress) Reset() {
 	*x = SaveProgress{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2976,7 +3067,7 @@ func (x *SaveProgress) String() string {
 func (*SaveProgress) ProtoMessage() {}
 
 func (x *SaveProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[32]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2989,7 +3080,7 @@ func (x *SaveProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveProgress.ProtoReflect.Descriptor instead.
 func (*SaveProgress) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{32}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SaveProgress) GetNamespace() string {
@@ -3061,7 +3152,7 @@ type NoteHook struct {
 
 func (x *NoteHook) Reset() {
 	*x = NoteHook{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3073,7 +3164,7 @@ func (x *NoteHook) String() string {
 func (*NoteHook) ProtoMessage() {}
 
 func (x *NoteHook) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[33]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3086,7 +3177,7 @@ func (x *NoteHook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteHook.ProtoReflect.Descriptor instead.
 func (*NoteHook) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{33}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *NoteHook) GetNamespace() string {
@@ -3124,6 +3215,80 @@ func (x *NoteHook) GetHook() *v11.HookRun {
 	return nil
 }
 
+// NoteDouble adds to the record of a run an attempt that began without a claim: see
+// state.DoubleReport.
+type NoteDouble struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job's namespace.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The job's name.
+	Job string `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	// The run.
+	Run string `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
+	// The attempt.
+	Attempt       *v11.Attempt `protobuf:"bytes,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoteDouble) Reset() {
+	*x = NoteDouble{}
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoteDouble) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoteDouble) ProtoMessage() {}
+
+func (x *NoteDouble) ProtoReflect() protoreflect.Message {
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoteDouble.ProtoReflect.Descriptor instead.
+func (*NoteDouble) Descriptor() ([]byte, []int) {
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *NoteDouble) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *NoteDouble) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *NoteDouble) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *NoteDouble) GetAttempt() *v11.Attempt {
+	if x != nil {
+		return x.Attempt
+	}
+	return nil
+}
+
 // TokenAnswer says whether the token still stood.
 type TokenAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3137,7 +3302,7 @@ type TokenAnswer struct {
 
 func (x *TokenAnswer) Reset() {
 	*x = TokenAnswer{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[34]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3149,7 +3314,7 @@ func (x *TokenAnswer) String() string {
 func (*TokenAnswer) ProtoMessage() {}
 
 func (x *TokenAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[34]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3162,7 +3327,7 @@ func (x *TokenAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenAnswer.ProtoReflect.Descriptor instead.
 func (*TokenAnswer) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{34}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TokenAnswer) GetStatus() uint32 {
@@ -3198,7 +3363,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[35]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3210,7 +3375,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[35]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3223,7 +3388,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{35}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetCheckpointRequest) GetNamespace() string {
@@ -3282,7 +3447,7 @@ type GetCheckpointResponse struct {
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[36]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3294,7 +3459,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[36]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3307,7 +3472,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{36}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetCheckpointResponse) GetData() []byte {
@@ -3367,7 +3532,7 @@ type GetPayloadRequest struct {
 
 func (x *GetPayloadRequest) Reset() {
 	*x = GetPayloadRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[37]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3379,7 +3544,7 @@ func (x *GetPayloadRequest) String() string {
 func (*GetPayloadRequest) ProtoMessage() {}
 
 func (x *GetPayloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[37]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3392,7 +3557,7 @@ func (x *GetPayloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPayloadRequest.ProtoReflect.Descriptor instead.
 func (*GetPayloadRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{37}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetPayloadRequest) GetNamespace() string {
@@ -3427,7 +3592,7 @@ type GetPayloadResponse struct {
 
 func (x *GetPayloadResponse) Reset() {
 	*x = GetPayloadResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[38]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3439,7 +3604,7 @@ func (x *GetPayloadResponse) String() string {
 func (*GetPayloadResponse) ProtoMessage() {}
 
 func (x *GetPayloadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[38]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3452,7 +3617,7 @@ func (x *GetPayloadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPayloadResponse.ProtoReflect.Descriptor instead.
 func (*GetPayloadResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{38}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetPayloadResponse) GetPayload() []byte {
@@ -3471,7 +3636,7 @@ type FollowLeaderRequest struct {
 
 func (x *FollowLeaderRequest) Reset() {
 	*x = FollowLeaderRequest{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[39]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3483,7 +3648,7 @@ func (x *FollowLeaderRequest) String() string {
 func (*FollowLeaderRequest) ProtoMessage() {}
 
 func (x *FollowLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[39]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3496,7 +3661,7 @@ func (x *FollowLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLeaderRequest.ProtoReflect.Descriptor instead.
 func (*FollowLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{39}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{41}
 }
 
 // FollowLeaderResponse says who leads.
@@ -3516,7 +3681,7 @@ type FollowLeaderResponse struct {
 
 func (x *FollowLeaderResponse) Reset() {
 	*x = FollowLeaderResponse{}
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[40]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3528,7 +3693,7 @@ func (x *FollowLeaderResponse) String() string {
 func (*FollowLeaderResponse) ProtoMessage() {}
 
 func (x *FollowLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[40]
+	mi := &file_leaderd_worker_v1_worker_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3541,7 +3706,7 @@ func (x *FollowLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLeaderResponse.ProtoReflect.Descriptor instead.
 func (*FollowLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{40}
+	return file_leaderd_worker_v1_worker_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FollowLeaderResponse) GetName() string {
@@ -3609,13 +3774,21 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x05shard\x18\x04 \x01(\x05R\x05shard\x12\x18\n" +
 	"\aattempt\x18\x05 \x01(\x05R\aattempt\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06detail\x18\a \x01(\tR\x06detail\"\x90\x01\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail\"\xcf\x01\n" +
 	"\x05Hello\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12%\n" +
 	"\x0eowner_revision\x18\x02 \x01(\x03R\rownerRevision\x12+\n" +
 	"\x04held\x18\x03 \x03(\v2\x17.leaderd.worker.v1.HeldR\x04held\x12\x1f\n" +
 	"\vhanded_back\x182 \x01(\bR\n" +
-	"handedBack\"t\n" +
+	"handedBack\x12=\n" +
+	"\n" +
+	"unrecorded\x18Z \x03(\v2\x1d.leaderd.worker.v1.UnrecordedR\n" +
+	"unrecorded\"N\n" +
+	"\n" +
+	"Unrecorded\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x10\n" +
+	"\x03run\x18\x03 \x01(\tR\x03run\"t\n" +
 	"\x04Held\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x10\n" +
@@ -3710,7 +3883,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x0eowner_revision\x18\x03 \x01(\x03R\rownerRevision\"\x14\n" +
 	"\x12DeregisterResponse\"I\n" +
 	"\rRecordRequest\x128\n" +
-	"\aentries\x18\x01 \x03(\v2\x1e.leaderd.worker.v1.RecordEntryR\aentries\"\xbf\x02\n" +
+	"\aentries\x18\x01 \x03(\v2\x1e.leaderd.worker.v1.RecordEntryR\aentries\"\xf8\x02\n" +
 	"\vRecordEntry\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x120\n" +
 	"\x05claim\x18\x02 \x01(\v2\x18.leaderd.worker.v1.ClaimH\x00R\x05claim\x123\n" +
@@ -3719,7 +3892,8 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"checkpoint\x18\x04 \x01(\v2\x1d.leaderd.worker.v1.CheckpointH\x00R\n" +
 	"checkpoint\x12=\n" +
 	"\bprogress\x182 \x01(\v2\x1f.leaderd.worker.v1.SaveProgressH\x00R\bprogress\x121\n" +
-	"\x04hook\x18\x14 \x01(\v2\x1b.leaderd.worker.v1.NoteHookH\x00R\x04hookB\x06\n" +
+	"\x04hook\x18\x14 \x01(\v2\x1b.leaderd.worker.v1.NoteHookH\x00R\x04hook\x127\n" +
+	"\x06double\x18Z \x01(\v2\x1d.leaderd.worker.v1.NoteDoubleH\x00R\x06doubleB\x06\n" +
 	"\x04kind\"K\n" +
 	"\x0eRecordResponse\x129\n" +
 	"\aanswers\x18\x01 \x03(\v2\x1f.leaderd.worker.v1.RecordAnswerR\aanswers\"\xc0\x01\n" +
@@ -3815,7 +3989,13 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x10\n" +
 	"\x03run\x18\x03 \x01(\tR\x03run\x12\x14\n" +
 	"\x05token\x18\x04 \x01(\x03R\x05token\x12-\n" +
-	"\x04hook\x18\x05 \x01(\v2\x19.leaderd.state.v1.HookRunR\x04hook\"A\n" +
+	"\x04hook\x18\x05 \x01(\v2\x19.leaderd.state.v1.HookRunR\x04hook\"\x83\x01\n" +
+	"\n" +
+	"NoteDouble\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x10\n" +
+	"\x03run\x18\x03 \x01(\tR\x03run\x123\n" +
+	"\aattempt\x18\x04 \x01(\v2\x19.leaderd.state.v1.AttemptR\aattempt\"A\n" +
 	"\vTokenAnswer\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\"\x85\x01\n" +
@@ -3871,7 +4051,7 @@ func file_leaderd_worker_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_leaderd_worker_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_leaderd_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_leaderd_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_leaderd_worker_v1_worker_proto_goTypes = []any{
 	(Progress_Step)(0),            // 0: leaderd.worker.v1.Progress.Step
 	(*AttendRequest)(nil),         // 1: leaderd.worker.v1.AttendRequest
@@ -3881,125 +4061,130 @@ var file_leaderd_worker_v1_worker_proto_goTypes = []any{
 	(*Waiting)(nil),               // 5: leaderd.worker.v1.Waiting
 	(*Cancel)(nil),                // 6: leaderd.worker.v1.Cancel
 	(*Hello)(nil),                 // 7: leaderd.worker.v1.Hello
-	(*Held)(nil),                  // 8: leaderd.worker.v1.Held
-	(*Welcome)(nil),               // 9: leaderd.worker.v1.Welcome
-	(*Pulse)(nil),                 // 10: leaderd.worker.v1.Pulse
-	(*Spec)(nil),                  // 11: leaderd.worker.v1.Spec
-	(*Plan)(nil),                  // 12: leaderd.worker.v1.Plan
-	(*Entry)(nil),                 // 13: leaderd.worker.v1.Entry
-	(*Revoke)(nil),                // 14: leaderd.worker.v1.Revoke
-	(*Report)(nil),                // 15: leaderd.worker.v1.Report
-	(*Progress)(nil),              // 16: leaderd.worker.v1.Progress
-	(*RegisterRequest)(nil),       // 17: leaderd.worker.v1.RegisterRequest
-	(*RegisterResponse)(nil),      // 18: leaderd.worker.v1.RegisterResponse
-	(*KeepAliveRequest)(nil),      // 19: leaderd.worker.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),     // 20: leaderd.worker.v1.KeepAliveResponse
-	(*DeregisterRequest)(nil),     // 21: leaderd.worker.v1.DeregisterRequest
-	(*DeregisterResponse)(nil),    // 22: leaderd.worker.v1.DeregisterResponse
-	(*RecordRequest)(nil),         // 23: leaderd.worker.v1.RecordRequest
-	(*RecordEntry)(nil),           // 24: leaderd.worker.v1.RecordEntry
-	(*RecordResponse)(nil),        // 25: leaderd.worker.v1.RecordResponse
-	(*RecordAnswer)(nil),          // 26: leaderd.worker.v1.RecordAnswer
-	(*Claim)(nil),                 // 27: leaderd.worker.v1.Claim
-	(*Gate)(nil),                  // 28: leaderd.worker.v1.Gate
-	(*ClaimAnswer)(nil),           // 29: leaderd.worker.v1.ClaimAnswer
-	(*Part)(nil),                  // 30: leaderd.worker.v1.Part
-	(*Finish)(nil),                // 31: leaderd.worker.v1.Finish
-	(*Checkpoint)(nil),            // 32: leaderd.worker.v1.Checkpoint
-	(*SaveProgress)(nil),          // 33: leaderd.worker.v1.SaveProgress
-	(*NoteHook)(nil),              // 34: leaderd.worker.v1.NoteHook
-	(*TokenAnswer)(nil),           // 35: leaderd.worker.v1.TokenAnswer
-	(*GetCheckpointRequest)(nil),  // 36: leaderd.worker.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil), // 37: leaderd.worker.v1.GetCheckpointResponse
-	(*GetPayloadRequest)(nil),     // 38: leaderd.worker.v1.GetPayloadRequest
-	(*GetPayloadResponse)(nil),    // 39: leaderd.worker.v1.GetPayloadResponse
-	(*FollowLeaderRequest)(nil),   // 40: leaderd.worker.v1.FollowLeaderRequest
-	(*FollowLeaderResponse)(nil),  // 41: leaderd.worker.v1.FollowLeaderResponse
-	nil,                           // 42: leaderd.worker.v1.Part.ParamsEntry
-	(*v1.QueuedRun)(nil),          // 43: leaderd.v1.QueuedRun
-	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
-	(*v1.JobSpec)(nil),            // 45: leaderd.v1.JobSpec
-	(*v11.Upstream)(nil),          // 46: leaderd.state.v1.Upstream
-	(*v11.Node)(nil),              // 47: leaderd.state.v1.Node
-	(*v11.Live)(nil),              // 48: leaderd.state.v1.Live
-	(*v1.Limit)(nil),              // 49: leaderd.v1.Limit
-	(v1.Overlap)(0),               // 50: leaderd.v1.Overlap
-	(*v11.Attempt)(nil),           // 51: leaderd.state.v1.Attempt
-	(*v1.ShardParams)(nil),        // 52: leaderd.v1.ShardParams
-	(*v11.HookRun)(nil),           // 53: leaderd.state.v1.HookRun
-	(*v11.Progress)(nil),          // 54: leaderd.state.v1.Progress
+	(*Unrecorded)(nil),            // 8: leaderd.worker.v1.Unrecorded
+	(*Held)(nil),                  // 9: leaderd.worker.v1.Held
+	(*Welcome)(nil),               // 10: leaderd.worker.v1.Welcome
+	(*Pulse)(nil),                 // 11: leaderd.worker.v1.Pulse
+	(*Spec)(nil),                  // 12: leaderd.worker.v1.Spec
+	(*Plan)(nil),                  // 13: leaderd.worker.v1.Plan
+	(*Entry)(nil),                 // 14: leaderd.worker.v1.Entry
+	(*Revoke)(nil),                // 15: leaderd.worker.v1.Revoke
+	(*Report)(nil),                // 16: leaderd.worker.v1.Report
+	(*Progress)(nil),              // 17: leaderd.worker.v1.Progress
+	(*RegisterRequest)(nil),       // 18: leaderd.worker.v1.RegisterRequest
+	(*RegisterResponse)(nil),      // 19: leaderd.worker.v1.RegisterResponse
+	(*KeepAliveRequest)(nil),      // 20: leaderd.worker.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),     // 21: leaderd.worker.v1.KeepAliveResponse
+	(*DeregisterRequest)(nil),     // 22: leaderd.worker.v1.DeregisterRequest
+	(*DeregisterResponse)(nil),    // 23: leaderd.worker.v1.DeregisterResponse
+	(*RecordRequest)(nil),         // 24: leaderd.worker.v1.RecordRequest
+	(*RecordEntry)(nil),           // 25: leaderd.worker.v1.RecordEntry
+	(*RecordResponse)(nil),        // 26: leaderd.worker.v1.RecordResponse
+	(*RecordAnswer)(nil),          // 27: leaderd.worker.v1.RecordAnswer
+	(*Claim)(nil),                 // 28: leaderd.worker.v1.Claim
+	(*Gate)(nil),                  // 29: leaderd.worker.v1.Gate
+	(*ClaimAnswer)(nil),           // 30: leaderd.worker.v1.ClaimAnswer
+	(*Part)(nil),                  // 31: leaderd.worker.v1.Part
+	(*Finish)(nil),                // 32: leaderd.worker.v1.Finish
+	(*Checkpoint)(nil),            // 33: leaderd.worker.v1.Checkpoint
+	(*SaveProgress)(nil),          // 34: leaderd.worker.v1.SaveProgress
+	(*NoteHook)(nil),              // 35: leaderd.worker.v1.NoteHook
+	(*NoteDouble)(nil),            // 36: leaderd.worker.v1.NoteDouble
+	(*TokenAnswer)(nil),           // 37: leaderd.worker.v1.TokenAnswer
+	(*GetCheckpointRequest)(nil),  // 38: leaderd.worker.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil), // 39: leaderd.worker.v1.GetCheckpointResponse
+	(*GetPayloadRequest)(nil),     // 40: leaderd.worker.v1.GetPayloadRequest
+	(*GetPayloadResponse)(nil),    // 41: leaderd.worker.v1.GetPayloadResponse
+	(*FollowLeaderRequest)(nil),   // 42: leaderd.worker.v1.FollowLeaderRequest
+	(*FollowLeaderResponse)(nil),  // 43: leaderd.worker.v1.FollowLeaderResponse
+	nil,                           // 44: leaderd.worker.v1.Part.ParamsEntry
+	(*v1.QueuedRun)(nil),          // 45: leaderd.v1.QueuedRun
+	(*durationpb.Duration)(nil),   // 46: google.protobuf.Duration
+	(*v1.JobSpec)(nil),            // 47: leaderd.v1.JobSpec
+	(*v11.Upstream)(nil),          // 48: leaderd.state.v1.Upstream
+	(*v11.Node)(nil),              // 49: leaderd.state.v1.Node
+	(*v11.Live)(nil),              // 50: leaderd.state.v1.Live
+	(*v1.Limit)(nil),              // 51: leaderd.v1.Limit
+	(v1.Overlap)(0),               // 52: leaderd.v1.Overlap
+	(*v11.Attempt)(nil),           // 53: leaderd.state.v1.Attempt
+	(*v1.ShardParams)(nil),        // 54: leaderd.v1.ShardParams
+	(*v11.HookRun)(nil),           // 55: leaderd.state.v1.HookRun
+	(*v11.Progress)(nil),          // 56: leaderd.state.v1.Progress
 }
 var file_leaderd_worker_v1_worker_proto_depIdxs = []int32{
 	7,  // 0: leaderd.worker.v1.AttendRequest.hello:type_name -> leaderd.worker.v1.Hello
-	15, // 1: leaderd.worker.v1.AttendRequest.report:type_name -> leaderd.worker.v1.Report
-	10, // 2: leaderd.worker.v1.AttendRequest.pulse:type_name -> leaderd.worker.v1.Pulse
-	9,  // 3: leaderd.worker.v1.AttendResponse.welcome:type_name -> leaderd.worker.v1.Welcome
-	12, // 4: leaderd.worker.v1.AttendResponse.plan:type_name -> leaderd.worker.v1.Plan
-	14, // 5: leaderd.worker.v1.AttendResponse.revoke:type_name -> leaderd.worker.v1.Revoke
-	10, // 6: leaderd.worker.v1.AttendResponse.pulse:type_name -> leaderd.worker.v1.Pulse
+	16, // 1: leaderd.worker.v1.AttendRequest.report:type_name -> leaderd.worker.v1.Report
+	11, // 2: leaderd.worker.v1.AttendRequest.pulse:type_name -> leaderd.worker.v1.Pulse
+	10, // 3: leaderd.worker.v1.AttendResponse.welcome:type_name -> leaderd.worker.v1.Welcome
+	13, // 4: leaderd.worker.v1.AttendResponse.plan:type_name -> leaderd.worker.v1.Plan
+	15, // 5: leaderd.worker.v1.AttendResponse.revoke:type_name -> leaderd.worker.v1.Revoke
+	11, // 6: leaderd.worker.v1.AttendResponse.pulse:type_name -> leaderd.worker.v1.Pulse
 	6,  // 7: leaderd.worker.v1.AttendResponse.cancel:type_name -> leaderd.worker.v1.Cancel
 	5,  // 8: leaderd.worker.v1.ListWaitingResponse.waiting:type_name -> leaderd.worker.v1.Waiting
-	43, // 9: leaderd.worker.v1.Waiting.run:type_name -> leaderd.v1.QueuedRun
-	8,  // 10: leaderd.worker.v1.Hello.held:type_name -> leaderd.worker.v1.Held
-	44, // 11: leaderd.worker.v1.Welcome.horizon:type_name -> google.protobuf.Duration
-	44, // 12: leaderd.worker.v1.Welcome.pulse_interval:type_name -> google.protobuf.Duration
-	45, // 13: leaderd.worker.v1.Spec.spec:type_name -> leaderd.v1.JobSpec
-	11, // 14: leaderd.worker.v1.Plan.specs:type_name -> leaderd.worker.v1.Spec
-	13, // 15: leaderd.worker.v1.Plan.entries:type_name -> leaderd.worker.v1.Entry
-	46, // 16: leaderd.worker.v1.Entry.upstream:type_name -> leaderd.state.v1.Upstream
-	16, // 17: leaderd.worker.v1.Report.progress:type_name -> leaderd.worker.v1.Progress
-	0,  // 18: leaderd.worker.v1.Progress.step:type_name -> leaderd.worker.v1.Progress.Step
-	47, // 19: leaderd.worker.v1.RegisterRequest.node:type_name -> leaderd.state.v1.Node
-	44, // 20: leaderd.worker.v1.RegisterRequest.ttl:type_name -> google.protobuf.Duration
-	44, // 21: leaderd.worker.v1.RegisterResponse.ttl:type_name -> google.protobuf.Duration
-	44, // 22: leaderd.worker.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
-	24, // 23: leaderd.worker.v1.RecordRequest.entries:type_name -> leaderd.worker.v1.RecordEntry
-	27, // 24: leaderd.worker.v1.RecordEntry.claim:type_name -> leaderd.worker.v1.Claim
-	31, // 25: leaderd.worker.v1.RecordEntry.finish:type_name -> leaderd.worker.v1.Finish
-	32, // 26: leaderd.worker.v1.RecordEntry.checkpoint:type_name -> leaderd.worker.v1.Checkpoint
-	33, // 27: leaderd.worker.v1.RecordEntry.progress:type_name -> leaderd.worker.v1.SaveProgress
-	34, // 28: leaderd.worker.v1.RecordEntry.hook:type_name -> leaderd.worker.v1.NoteHook
-	26, // 29: leaderd.worker.v1.RecordResponse.answers:type_name -> leaderd.worker.v1.RecordAnswer
-	29, // 30: leaderd.worker.v1.RecordAnswer.claim:type_name -> leaderd.worker.v1.ClaimAnswer
-	35, // 31: leaderd.worker.v1.RecordAnswer.token:type_name -> leaderd.worker.v1.TokenAnswer
-	48, // 32: leaderd.worker.v1.Claim.live:type_name -> leaderd.state.v1.Live
-	28, // 33: leaderd.worker.v1.Claim.gate:type_name -> leaderd.worker.v1.Gate
-	49, // 34: leaderd.worker.v1.Claim.limits:type_name -> leaderd.v1.Limit
-	50, // 35: leaderd.worker.v1.Gate.policy:type_name -> leaderd.v1.Overlap
-	51, // 36: leaderd.worker.v1.ClaimAnswer.attempts:type_name -> leaderd.state.v1.Attempt
-	48, // 37: leaderd.worker.v1.ClaimAnswer.live:type_name -> leaderd.state.v1.Live
-	30, // 38: leaderd.worker.v1.ClaimAnswer.part:type_name -> leaderd.worker.v1.Part
-	42, // 39: leaderd.worker.v1.Part.params:type_name -> leaderd.worker.v1.Part.ParamsEntry
-	48, // 40: leaderd.worker.v1.Finish.live:type_name -> leaderd.state.v1.Live
-	51, // 41: leaderd.worker.v1.Finish.attempt:type_name -> leaderd.state.v1.Attempt
-	52, // 42: leaderd.worker.v1.Finish.list:type_name -> leaderd.v1.ShardParams
-	53, // 43: leaderd.worker.v1.Finish.hooks:type_name -> leaderd.state.v1.HookRun
-	54, // 44: leaderd.worker.v1.SaveProgress.progress:type_name -> leaderd.state.v1.Progress
-	53, // 45: leaderd.worker.v1.NoteHook.hook:type_name -> leaderd.state.v1.HookRun
-	44, // 46: leaderd.worker.v1.FollowLeaderResponse.pulse_interval:type_name -> google.protobuf.Duration
-	1,  // 47: leaderd.worker.v1.LeaderService.Attend:input_type -> leaderd.worker.v1.AttendRequest
-	3,  // 48: leaderd.worker.v1.LeaderService.ListWaiting:input_type -> leaderd.worker.v1.ListWaitingRequest
-	17, // 49: leaderd.worker.v1.JournalService.Register:input_type -> leaderd.worker.v1.RegisterRequest
-	19, // 50: leaderd.worker.v1.JournalService.KeepAlive:input_type -> leaderd.worker.v1.KeepAliveRequest
-	21, // 51: leaderd.worker.v1.JournalService.Deregister:input_type -> leaderd.worker.v1.DeregisterRequest
-	23, // 52: leaderd.worker.v1.JournalService.Record:input_type -> leaderd.worker.v1.RecordRequest
-	36, // 53: leaderd.worker.v1.JournalService.GetCheckpoint:input_type -> leaderd.worker.v1.GetCheckpointRequest
-	38, // 54: leaderd.worker.v1.JournalService.GetPayload:input_type -> leaderd.worker.v1.GetPayloadRequest
-	40, // 55: leaderd.worker.v1.JournalService.FollowLeader:input_type -> leaderd.worker.v1.FollowLeaderRequest
-	2,  // 56: leaderd.worker.v1.LeaderService.Attend:output_type -> leaderd.worker.v1.AttendResponse
-	4,  // 57: leaderd.worker.v1.LeaderService.ListWaiting:output_type -> leaderd.worker.v1.ListWaitingResponse
-	18, // 58: leaderd.worker.v1.JournalService.Register:output_type -> leaderd.worker.v1.RegisterResponse
-	20, // 59: leaderd.worker.v1.JournalService.KeepAlive:output_type -> leaderd.worker.v1.KeepAliveResponse
-	22, // 60: leaderd.worker.v1.JournalService.Deregister:output_type -> leaderd.worker.v1.DeregisterResponse
-	25, // 61: leaderd.worker.v1.JournalService.Record:output_type -> leaderd.worker.v1.RecordResponse
-	37, // 62: leaderd.worker.v1.JournalService.GetCheckpoint:output_type -> leaderd.worker.v1.GetCheckpointResponse
-	39, // 63: leaderd.worker.v1.JournalService.GetPayload:output_type -> leaderd.worker.v1.GetPayloadResponse
-	41, // 64: leaderd.worker.v1.JournalService.FollowLeader:output_type -> leaderd.worker.v1.FollowLeaderResponse
-	56, // [56:65] is the sub-list for method output_type
-	47, // [47:56] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	45, // 9: leaderd.worker.v1.Waiting.run:type_name -> leaderd.v1.QueuedRun
+	9,  // 10: leaderd.worker.v1.Hello.held:type_name -> leaderd.worker.v1.Held
+	8,  // 11: leaderd.worker.v1.Hello.unrecorded:type_name -> leaderd.worker.v1.Unrecorded
+	46, // 12: leaderd.worker.v1.Welcome.horizon:type_name -> google.protobuf.Duration
+	46, // 13: leaderd.worker.v1.Welcome.pulse_interval:type_name -> google.protobuf.Duration
+	47, // 14: leaderd.worker.v1.Spec.spec:type_name -> leaderd.v1.JobSpec
+	12, // 15: leaderd.worker.v1.Plan.specs:type_name -> leaderd.worker.v1.Spec
+	14, // 16: leaderd.worker.v1.Plan.entries:type_name -> leaderd.worker.v1.Entry
+	48, // 17: leaderd.worker.v1.Entry.upstream:type_name -> leaderd.state.v1.Upstream
+	17, // 18: leaderd.worker.v1.Report.progress:type_name -> leaderd.worker.v1.Progress
+	0,  // 19: leaderd.worker.v1.Progress.step:type_name -> leaderd.worker.v1.Progress.Step
+	49, // 20: leaderd.worker.v1.RegisterRequest.node:type_name -> leaderd.state.v1.Node
+	46, // 21: leaderd.worker.v1.RegisterRequest.ttl:type_name -> google.protobuf.Duration
+	46, // 22: leaderd.worker.v1.RegisterResponse.ttl:type_name -> google.protobuf.Duration
+	46, // 23: leaderd.worker.v1.KeepAliveResponse.ttl:type_name -> google.protobuf.Duration
+	25, // 24: leaderd.worker.v1.RecordRequest.entries:type_name -> leaderd.worker.v1.RecordEntry
+	28, // 25: leaderd.worker.v1.RecordEntry.claim:type_name -> leaderd.worker.v1.Claim
+	32, // 26: leaderd.worker.v1.RecordEntry.finish:type_name -> leaderd.worker.v1.Finish
+	33, // 27: leaderd.worker.v1.RecordEntry.checkpoint:type_name -> leaderd.worker.v1.Checkpoint
+	34, // 28: leaderd.worker.v1.RecordEntry.progress:type_name -> leaderd.worker.v1.SaveProgress
+	35, // 29: leaderd.worker.v1.RecordEntry.hook:type_name -> leaderd.worker.v1.NoteHook
+	36, // 30: leaderd.worker.v1.RecordEntry.double:type_name -> leaderd.worker.v1.NoteDouble
+	27, // 31: leaderd.worker.v1.RecordResponse.answers:type_name -> leaderd.worker.v1.RecordAnswer
+	30, // 32: leaderd.worker.v1.RecordAnswer.claim:type_name -> leaderd.worker.v1.ClaimAnswer
+	37, // 33: leaderd.worker.v1.RecordAnswer.token:type_name -> leaderd.worker.v1.TokenAnswer
+	50, // 34: leaderd.worker.v1.Claim.live:type_name -> leaderd.state.v1.Live
+	29, // 35: leaderd.worker.v1.Claim.gate:type_name -> leaderd.worker.v1.Gate
+	51, // 36: leaderd.worker.v1.Claim.limits:type_name -> leaderd.v1.Limit
+	52, // 37: leaderd.worker.v1.Gate.policy:type_name -> leaderd.v1.Overlap
+	53, // 38: leaderd.worker.v1.ClaimAnswer.attempts:type_name -> leaderd.state.v1.Attempt
+	50, // 39: leaderd.worker.v1.ClaimAnswer.live:type_name -> leaderd.state.v1.Live
+	31, // 40: leaderd.worker.v1.ClaimAnswer.part:type_name -> leaderd.worker.v1.Part
+	44, // 41: leaderd.worker.v1.Part.params:type_name -> leaderd.worker.v1.Part.ParamsEntry
+	50, // 42: leaderd.worker.v1.Finish.live:type_name -> leaderd.state.v1.Live
+	53, // 43: leaderd.worker.v1.Finish.attempt:type_name -> leaderd.state.v1.Attempt
+	54, // 44: leaderd.worker.v1.Finish.list:type_name -> leaderd.v1.ShardParams
+	55, // 45: leaderd.worker.v1.Finish.hooks:type_name -> leaderd.state.v1.HookRun
+	56, // 46: leaderd.worker.v1.SaveProgress.progress:type_name -> leaderd.state.v1.Progress
+	55, // 47: leaderd.worker.v1.NoteHook.hook:type_name -> leaderd.state.v1.HookRun
+	53, // 48: leaderd.worker.v1.NoteDouble.attempt:type_name -> leaderd.state.v1.Attempt
+	46, // 49: leaderd.worker.v1.FollowLeaderResponse.pulse_interval:type_name -> google.protobuf.Duration
+	1,  // 50: leaderd.worker.v1.LeaderService.Attend:input_type -> leaderd.worker.v1.AttendRequest
+	3,  // 51: leaderd.worker.v1.LeaderService.ListWaiting:input_type -> leaderd.worker.v1.ListWaitingRequest
+	18, // 52: leaderd.worker.v1.JournalService.Register:input_type -> leaderd.worker.v1.RegisterRequest
+	20, // 53: leaderd.worker.v1.JournalService.KeepAlive:input_type -> leaderd.worker.v1.KeepAliveRequest
+	22, // 54: leaderd.worker.v1.JournalService.Deregister:input_type -> leaderd.worker.v1.DeregisterRequest
+	24, // 55: leaderd.worker.v1.JournalService.Record:input_type -> leaderd.worker.v1.RecordRequest
+	38, // 56: leaderd.worker.v1.JournalService.GetCheckpoint:input_type -> leaderd.worker.v1.GetCheckpointRequest
+	40, // 57: leaderd.worker.v1.JournalService.GetPayload:input_type -> leaderd.worker.v1.GetPayloadRequest
+	42, // 58: leaderd.worker.v1.JournalService.FollowLeader:input_type -> leaderd.worker.v1.FollowLeaderRequest
+	2,  // 59: leaderd.worker.v1.LeaderService.Attend:output_type -> leaderd.worker.v1.AttendResponse
+	4,  // 60: leaderd.worker.v1.LeaderService.ListWaiting:output_type -> leaderd.worker.v1.ListWaitingResponse
+	19, // 61: leaderd.worker.v1.JournalService.Register:output_type -> leaderd.worker.v1.RegisterResponse
+	21, // 62: leaderd.worker.v1.JournalService.KeepAlive:output_type -> leaderd.worker.v1.KeepAliveResponse
+	23, // 63: leaderd.worker.v1.JournalService.Deregister:output_type -> leaderd.worker.v1.DeregisterResponse
+	26, // 64: leaderd.worker.v1.JournalService.Record:output_type -> leaderd.worker.v1.RecordResponse
+	39, // 65: leaderd.worker.v1.JournalService.GetCheckpoint:output_type -> leaderd.worker.v1.GetCheckpointResponse
+	41, // 66: leaderd.worker.v1.JournalService.GetPayload:output_type -> leaderd.worker.v1.GetPayloadResponse
+	43, // 67: leaderd.worker.v1.JournalService.FollowLeader:output_type -> leaderd.worker.v1.FollowLeaderResponse
+	59, // [59:68] is the sub-list for method output_type
+	50, // [50:59] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_leaderd_worker_v1_worker_proto_init() }
@@ -4019,25 +4204,26 @@ func file_leaderd_worker_v1_worker_proto_init() {
 		(*AttendResponse_Pulse)(nil),
 		(*AttendResponse_Cancel)(nil),
 	}
-	file_leaderd_worker_v1_worker_proto_msgTypes[23].OneofWrappers = []any{
+	file_leaderd_worker_v1_worker_proto_msgTypes[24].OneofWrappers = []any{
 		(*RecordEntry_Claim)(nil),
 		(*RecordEntry_Finish)(nil),
 		(*RecordEntry_Checkpoint)(nil),
 		(*RecordEntry_Progress)(nil),
 		(*RecordEntry_Hook)(nil),
+		(*RecordEntry_Double)(nil),
 	}
-	file_leaderd_worker_v1_worker_proto_msgTypes[25].OneofWrappers = []any{
+	file_leaderd_worker_v1_worker_proto_msgTypes[26].OneofWrappers = []any{
 		(*RecordAnswer_Claim)(nil),
 		(*RecordAnswer_Token)(nil),
 	}
-	file_leaderd_worker_v1_worker_proto_msgTypes[28].OneofWrappers = []any{}
+	file_leaderd_worker_v1_worker_proto_msgTypes[29].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leaderd_worker_v1_worker_proto_rawDesc), len(file_leaderd_worker_v1_worker_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   42,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

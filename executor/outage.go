@@ -57,7 +57,7 @@ func (d *desk) withoutClaim(cause error) []unclaimed.Start {
 // of a job that wants it.
 func (e *entry) mayGoOn() bool {
 	sp := e.plan.spec
-	return sp.runPlanned && !sp.revoked && e.left == nil && e.plan.run == "" && e.key.attempt == 1 && e.plan.closed == 0 && !e.plan.split
+	return sp.runPlanned && !e.plan.hedge && !sp.revoked && e.left == nil && e.plan.run == "" && e.key.attempt == 1 && e.plan.closed == 0 && !e.plan.split
 }
 
 // asStart is an entry as it begins without a claim.

@@ -35,6 +35,7 @@ type plan struct {
 	chain        *state.Chain // nil: the run was not made after others
 	split        bool         // it is a shard of a run that is split
 	begun        bool         // which is known to have begun
+	hedge        bool         // another executor has it too
 }
 
 // same tells whether a claim by p relies on the same things as one by q.

@@ -140,6 +140,7 @@ func newPlan(sp *spec, p *workerv1.Entry, ids *slotIDs) (plan, key, error) {
 		limitKey:     p.GetLimitKey(),
 		split:        p.GetSplit(),
 		begun:        p.GetBegun(),
+		hedge:        p.GetHedge(),
 	}
 	if p.GetCorrelation() != "" {
 		chain := codec.ChainFromProto(p)

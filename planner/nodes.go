@@ -33,11 +33,13 @@ func (t *term) setNodes(all []state.Node) {
 		}
 		owner := state.Owner{Node: name, Revision: n.Revision}
 		ended[owner] = true
+		t.awaitReturn(name)
 		if s := t.sessions[name]; s != nil && s.owner == owner {
 			t.end(s, errDeregistered)
 		}
 	}
 	if len(ended) > 0 {
+		t.moved = true
 		t.findLost(func(o state.Owner) bool { return ended[o] })
 		t.lookForWaiting() // what the owners handed back
 	}
@@ -148,7 +150,7 @@ func (t *term) placeAnew() {
 	for _, e := range t.open {
 		had := len(e.holders)
 		if !mutant.Off(mutant.Hedge) {
-			e.holders = slices.DeleteFunc(e.holders, func(s *session) bool { return s.ended })
+			e.holders = slices.DeleteFunc(e.holders, func(s *session) bool { return s.ended && !t.mayHaveBegun(e, s) })
 		}
 		if (len(e.holders) == 0 || len(e.holders) < had) && !e.deciding {
 			t.place(e)

@@ -86,6 +86,7 @@ func (s *session) plan(e *entry) {
 		Run:            string(e.run),
 		Shard:          int32(e.shard),
 		ClosedRevision: e.closed,
+		Hedge:          len(e.holders) > 1 && e.version.RunPlanned,
 	}
 	if e.lists() {
 		p.Shard, p.List = 0, true // executors that know of no lists run it as one piece of work
@@ -242,6 +243,7 @@ func (t *term) attend(s *session, hello *workerv1.Hello) {
 		t.end(old, errReplaced)
 	}
 	t.sessions[s.owner.Node] = s
+	delete(t.unclaimed.returning, s.owner.Node)
 	t.metrics.sessions.Set(float64(len(t.sessions)))
 	t.failures.audit, t.chains.audit = true, true
 	s.send(&workerv1.AttendResponse{Kind: &workerv1.AttendResponse_Welcome{Welcome: &workerv1.Welcome{

@@ -12,15 +12,19 @@ import (
 // they could not reach the store (state.OutageRunPlanned).
 //
 // Such a run is planned like any other, but onto the executor that has begun it, which
-// claims it and tells how it ended. So a new leader must not be faster than that: for a
-// horizon it leaves alone what fell due before it, as far as there are signs of an outage,
-// and then takes what nobody has told of as not begun.
+// claims it and tells how it ended. So the leader must not be faster than that: what an
+// executor had stays its own for as long as its registration may stand, and what is late
+// waits for those who registered anew; after a takeover, for a horizon, since nobody knows
+// who had what.
 type unclaimed struct {
 	// told are the runs of which executors told, with the session to plan them on.
 	told map[cancelKey]*session
+	// returning are the executors that registered anew and do not attend yet, and how
+	// long they are waited for.
+	returning map[string]time.Time
 	// tookOver is when the term began, awaited how long it waits, and before the revision
-	// of the watermark that it found: an executor that registered later had lost its
-	// registration meanwhile.
+	// of the watermark that it found: who registered later had lost a registration, or is
+	// new.
 	tookOver, awaited time.Time
 	before            int64
 	// edge is up to where the leader before may have planned.
@@ -28,7 +32,9 @@ type unclaimed struct {
 }
 
 func newUnclaimed(mark state.Watermark, now time.Time, horizon time.Duration) unclaimed {
-	u := unclaimed{told: make(map[cancelKey]*session), tookOver: now, awaited: now, before: mark.Revision}
+	u := unclaimed{
+		told: make(map[cancelKey]*session), returning: make(map[string]time.Time), tookOver: now, awaited: now, before: mark.Revision,
+	}
 	if mark.Revision != 0 {
 		u.awaited, u.edge = now.Add(horizon), later(mark.Instant, mark.Written).Add(2*horizon)
 	}
@@ -83,17 +89,43 @@ func (t *term) toldSlots(j *Job) []time.Time {
 	return slots
 }
 
-// awaitsNews tells whether an executor may yet tell that it has begun the run of an
+// awaitReturn waits for a node whose registration has ended, if it has a new one.
+func (t *term) awaitReturn(name string) {
+	if n, back := t.nodes[name]; back && n.Executor {
+		t.unclaimed.returning[name] = t.now().Add(t.cfg.Horizon)
+	}
+}
+
+// mayHaveBegun tells whether an executor that does not attend any more may begin an entry
+// without a claim: as long as its registration stands, it may have heard nothing from the
+// store.
+func (t *term) mayHaveBegun(e *entry, s *session) bool {
+	return e.version.RunPlanned && e.slot() && t.nodes[s.owner.Node].Revision == s.owner.Revision
+}
+
+// awaitsNews tells whether an executor may yet tell that it has begun the run of a late
 // entry.
 func (t *term) awaitsNews(e *entry, now time.Time) bool {
-	if !e.version.RunPlanned || !now.Before(t.unclaimed.awaited) || micros(e.start).After(t.unclaimed.tookOver) {
+	if !e.version.RunPlanned || micros(e.start).After(now) || e.attempt() > 2 {
 		return false
 	}
-	if _, slot := e.runID().Slot(); !slot || e.attempt() > 2 {
+	if _, slot := e.runID().Slot(); !slot {
 		return false
 	}
-	for _, s := range t.sessions {
-		if s.owner.Revision > t.unclaimed.before {
+	for name, until := range t.unclaimed.returning {
+		if now.Before(until) {
+			return true
+		}
+		delete(t.unclaimed.returning, name)
+	}
+	return now.Before(t.unclaimed.awaited) && !micros(e.start).After(t.unclaimed.tookOver) && t.registeredAnew()
+}
+
+// registeredAnew tells whether an executor has registered since the watermark that the
+// term found.
+func (t *term) registeredAnew() bool {
+	for _, n := range t.nodes {
+		if n.Executor && n.Revision > t.unclaimed.before {
 			return true
 		}
 	}

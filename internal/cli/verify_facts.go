@@ -137,6 +137,7 @@ func (r *reading) versions(job string, newestFirst []*leaderdv1.JobVersion, from
 			Paused:   version.GetPaused(), Deleted: version.GetChange() == leaderdv1.JobVersion_CHANGE_DELETE,
 			Broken:     version.GetQuarantine() != "",
 			AtMostOnce: spec.GetGuarantee() == leaderdv1.Guarantee_GUARANTEE_AT_MOST_ONCE,
+			RunPlanned: spec.GetStoreOutage() == leaderdv1.StoreOutage_STORE_OUTAGE_RUN_PLANNED,
 			Queues:     spec.GetOverlap() > leaderdv1.Overlap_OVERLAP_ALLOW || len(spec.GetLimits()) > 0,
 			Key:        spec.GetConcurrencyKey(),
 			Deadline:   defaultDeadline,
@@ -250,9 +251,11 @@ func factOf(job string, run *leaderdv1.Run) history.Run {
 		}
 		r.Carried = append(r.Carried, carried)
 	}
+	r.Doubles = len(run.GetDoubles())
 	for _, at := range run.GetAttempts() {
 		r.Attempts = append(r.Attempts, history.Attempt{
 			Shard: int(at.GetShard()), Number: int(at.GetNumber()), Token: at.GetToken(), Term: at.GetTerm(), Node: at.GetNode(), State: stateName(at.GetState()), Snoozed: at.GetSnoozed(),
+			Unclaimed: at.GetUnclaimed(),
 			Started: instantOf(at.GetStartTime()), Ended: instantOf(at.GetEndTime()),
 		})
 	}

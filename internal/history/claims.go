@@ -203,6 +203,10 @@ func (c *checker) starts(j *job) {
 		return
 	}
 	for _, s := range j.starts {
+		if s.Token == 0 {
+			c.unclaimed(j, s)
+			continue
+		}
 		at := s.At
 		if !s.Local.IsZero() {
 			at = s.Local
@@ -235,7 +239,11 @@ func (c *checker) starts(j *job) {
 			if v := j.inForce(a.Token); a.State != "succeeded" || v == nil || v.NoWork {
 				continue
 			}
-			if !slices.ContainsFunc(j.byRun[r.ID], func(s *Start) bool { return s.Token == a.Token && s.Shard == a.Shard }) {
+			token := a.Token
+			if a.Unclaimed {
+				token = 0
+			}
+			if !slices.ContainsFunc(j.byRun[r.ID], func(s *Start) bool { return s.Token == token && s.Shard == a.Shard }) {
 				c.fail(Silent, j.name, r.ID, "attempt %d (token %d) succeeded on %s, but no work wrote it down", a.Number, a.Token, a.Node)
 			}
 		}
@@ -273,7 +281,7 @@ func (c *checker) once(j *job, s *Start) {
 		if o == s {
 			return
 		}
-		if o.Shard != s.Shard {
+		if o.Shard != s.Shard || o.Token == 0 {
 			continue
 		}
 		earlier, later := o, s

@@ -132,6 +132,8 @@ type Version struct {
 	// the version before.
 	PausedAfter int
 	AtMostOnce  bool
+	// RunPlanned: its slots may begin without a claim while the store cannot be reached.
+	RunPlanned bool
 	// Exclusive runs do not overlap.
 	Exclusive bool
 	// Limit is how many runs may be live at a time where they take places, of the
@@ -179,6 +181,8 @@ type Attempt struct {
 	State       string
 	// Snoozed: the work asked to be called again, whatever its state.
 	Snoozed bool
+	// Unclaimed: it began without a claim. Its work wrote down the token 0.
+	Unclaimed bool
 	// Started and Ended are by the executor's clock.
 	Started, Ended time.Time
 }
@@ -195,6 +199,8 @@ type Run struct {
 	Count int64
 	// Attempts, the oldest first. Of more than 20 some are left out.
 	Attempts []Attempt
+	// Doubles is how many further attempts began without a claim.
+	Doubles int
 	// Shards is how many parts a run that is split has, and Needed how many of them
 	// must succeed; 0 for any other run, such as one that has listed none.
 	Shards, Needed int

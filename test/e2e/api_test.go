@@ -275,9 +275,11 @@ func historic(r *leaderdv1.Run) history.Run {
 	if r.GetUntilTime() != nil {
 		out.Until = r.GetUntilTime().AsTime()
 	}
+	out.Doubles = len(r.GetDoubles())
 	for _, at := range r.GetAttempts() {
 		a := history.Attempt{
 			Number: int(at.GetNumber()), Token: at.GetToken(), Term: at.GetTerm(), Node: at.GetNode(), State: stateName(at.GetState()),
+			Unclaimed: at.GetUnclaimed(),
 		}
 		if at.GetStartTime() != nil {
 			a.Started = at.GetStartTime().AsTime()

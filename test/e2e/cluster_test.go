@@ -182,6 +182,7 @@ func versionOf(j *statev1.Job) history.Version {
 		Schedules: spec.GetSchedules(), Paused: j.GetPaused(),
 		AtMostOnce: spec.GetGuarantee() == leaderdv1.Guarantee_GUARANTEE_AT_MOST_ONCE,
 		Exclusive:  spec.GetOverlap() != leaderdv1.Overlap_OVERLAP_ALLOW,
+		RunPlanned: spec.GetStoreOutage() == leaderdv1.StoreOutage_STORE_OUTAGE_RUN_PLANNED,
 		Generation: j.GetGeneration(), Zone: spec.GetTimeZone(),
 		Mark:   spec.GetCommand().GetEnv()["MARK"],
 		NoWork: spec.GetNoop() != nil,

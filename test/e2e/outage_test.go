@@ -86,3 +86,63 @@ func TestOutage(t *testing.T) {
 	require.LessOrEqual(t, got["each"].started, 1)
 	require.GreaterOrEqual(t, got["each"].missed, int(length/time.Second)-4)
 }
+
+// TestStoreOutage stops etcd for less than a horizon. Jobs that want it run on without a
+// claim what was planned, on time, and all of that is recorded as it was when etcd is
+// back; others hold.
+func TestStoreOutage(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, options{nodes: 3, flags: []string{"--planner-horizon=12s"}})
+	planned := func(s *leaderdv1.JobSpec) { s.StoreOutage = leaderdv1.StoreOutage_STORE_OUTAGE_RUN_PLANNED }
+	var jobs []*leaderdv1.Job
+	for i := range 5 {
+		jobs = append(jobs, c.httpJob(fmt.Sprintf("planned-%d", i), "@every 1s", allowOverlap, planned))
+	}
+	jobs = append(jobs, c.shellJob("planned-shell", "@every 1s", "", allowOverlap, planned), c.httpJob("held", "@every 1s", allowOverlap))
+	c.apply(jobs...)
+	from := settled()
+	c.awaitWatermark(from.Add(2 * time.Second))
+	c.etcd.Kill(0)
+	down := time.Now()
+	// Registrations are trusted for 1.6 seconds here, and the store is asked for one more.
+	without := down.Add(4 * time.Second)
+	pass(t, time.Until(down.Add(10*time.Second)))
+	up := time.Now()
+	c.etcd.Restart(0)
+	c.awaitWatermark(time.Now().Add(2 * time.Second))
+
+	to := time.Now().Truncate(time.Second)
+	h := c.check(from, to)
+	begun := map[string]int{}
+	for _, s := range h.Starts {
+		slot, _ := history.Slot(s.Run)
+		if s.Token == 0 {
+			begun[s.Job]++
+			require.True(t, s.At.After(down), "%+v", s)
+		}
+		if s.Job == "held" {
+			require.False(t, s.At.After(without) && s.At.Before(up), "%+v", s)
+		} else if slot.After(without) && slot.Before(up.Add(-time.Second)) {
+			require.Zero(t, s.Token, "%+v", s)
+			require.Less(t, s.At.Sub(slot), lateLimit(100*time.Millisecond, time.Second), "%+v", s)
+		}
+	}
+	doubles, slots := 0, map[string]int{}
+	for _, r := range h.Runs {
+		doubles += r.Doubles
+		if r.Job != "held" {
+			require.Equal(t, "succeeded", r.State, "%+v", r)
+			slots[r.Job] += int(max(r.Count, 1))
+		}
+	}
+	require.Zero(t, begun["held"])
+	for _, j := range jobs {
+		name := j.GetName()[len("namespaces/default/jobs/"):]
+		if name == "held" {
+			continue
+		}
+		require.GreaterOrEqual(t, begun[name], 5, name)
+		require.GreaterOrEqual(t, slots[name], int(to.Sub(from)/time.Second), name)
+	}
+	t.Logf("begun without a claim: %v; %d of them beside a run that was claimed", begun, doubles)
+}

@@ -1189,7 +1189,9 @@ type Entry struct {
 	// The runs after which it was made.
 	Upstream []*v11.Upstream `protobuf:"bytes,81,rep,name=upstream,proto3" json:"upstream,omitempty"`
 	// The key by which the run counts at its job's limits that are per key.
-	LimitKey      string `protobuf:"bytes,82,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
+	LimitKey string `protobuf:"bytes,82,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
+	// Another executor has it too: it may not begin without a claim here.
+	Hedge         bool `protobuf:"varint,90,opt,name=hedge,proto3" json:"hedge,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1348,6 +1350,13 @@ func (x *Entry) GetLimitKey() string {
 		return x.LimitKey
 	}
 	return ""
+}
+
+func (x *Entry) GetHedge() bool {
+	if x != nil {
+		return x.Hedge
+	}
+	return false
 }
 
 // Revoke takes entries back.
@@ -3813,7 +3822,7 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x04spec\x18\x06 \x01(\v2\x13.leaderd.v1.JobSpecR\x04spec\"i\n" +
 	"\x04Plan\x12-\n" +
 	"\x05specs\x18\x01 \x03(\v2\x17.leaderd.worker.v1.SpecR\x05specs\x122\n" +
-	"\aentries\x18\x02 \x03(\v2\x18.leaderd.worker.v1.EntryR\aentries\"\xea\x03\n" +
+	"\aentries\x18\x02 \x03(\v2\x18.leaderd.worker.v1.EntryR\aentries\"\x80\x04\n" +
 	"\x05Entry\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\rR\x03ref\x12\x10\n" +
 	"\x03due\x18\x02 \x01(\x03R\x03due\x12\x10\n" +
@@ -3833,7 +3842,8 @@ const file_leaderd_worker_v1_worker_proto_rawDesc = "" +
 	"\x04list\x18  \x01(\bR\x04list\x12 \n" +
 	"\vcorrelation\x18P \x01(\tR\vcorrelation\x126\n" +
 	"\bupstream\x18Q \x03(\v2\x1a.leaderd.state.v1.UpstreamR\bupstream\x12\x1b\n" +
-	"\tlimit_key\x18R \x01(\tR\blimitKey\"\x1c\n" +
+	"\tlimit_key\x18R \x01(\tR\blimitKey\x12\x14\n" +
+	"\x05hedge\x18Z \x01(\bR\x05hedge\"\x1c\n" +
 	"\x06Revoke\x12\x12\n" +
 	"\x04refs\x18\x01 \x03(\rR\x04refs\"A\n" +
 	"\x06Report\x127\n" +

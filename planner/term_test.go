@@ -148,3 +148,81 @@ func TestAQueuedRunLeavesNoShardBehind(t *testing.T) {
 	require.True(t, held)
 	require.Equal(t, slot, hold, "by the slot after it")
 }
+
+// plannedJob is a job whose slots may begin without a claim.
+func plannedJob(t *testing.T) *Job {
+	t.Helper()
+	v := compile(&state.Job{
+		ID: state.JobID{Namespace: "default", Name: "planned"},
+		Spec: state.JobSpec{
+			Schedules: []string{"* * * * * *"}, NoOp: true, Overlap: state.OverlapAllow, StoreOutage: state.OutageRunPlanned,
+		}.WithDefaults(),
+		Effective: epoch, Anchor: epoch, Revision: 1,
+	}, nil)
+	require.NoError(t, v.Broken)
+	return v
+}
+
+// What an executor may begin without a claim is nobody else's while its registration may
+// stand; one that has registered anew is heard before it is.
+func TestAnExecutorThatIsCutOffKeepsWhatItMayBegin(t *testing.T) {
+	tm := newTestTerm(t)
+	tm.cfg.Wall = func() time.Time { return epoch }
+	tm.running, tm.gotNodes = maxTasks, true // nothing is asked of the store
+	tm.unclaimed = newUnclaimed(state.Watermark{}, epoch, tm.cfg.Horizon)
+	a, b := tm.attending("a"), tm.attending("b")
+	tm.turn(epoch)
+	e := tm.opened(tm.newTimed(plannedJob(t)), epoch)
+	other := tm.opened(tm.newTimed(testJob(t, "other", "* * * * * *")), epoch)
+	had := e.holders[0]
+	if had == b {
+		a, b = b, a
+	}
+	tm.end(a, errLeft)
+	tm.turn(epoch)
+	require.Equal(t, []*session{a}, e.holders, "it may have begun")
+	require.Equal(t, []*session{b}, other.holders)
+
+	// It comes back.
+	again := tm.nodes[a.owner.Node]
+	again.Revision += 100
+	nodes := []state.Node{again, tm.nodes[b.owner.Node]}
+	tm.setNodes(nodes)
+	tm.turn(epoch)
+	require.Empty(t, e.holders, "it has something to tell, perhaps")
+	back := newSession(state.Owner{Node: again.Name, Revision: again.Revision})
+	tm.attend(back, &workerv1.Hello{Unrecorded: []*workerv1.Unrecorded{{Namespace: "default", Job: "planned", Run: string(e.runID())}}})
+	tm.turn(epoch)
+	require.Equal(t, []*session{back}, e.holders)
+	for late := epoch; late.Before(epoch.Add(time.Hour)); late = late.Add(time.Minute) {
+		tm.check(late)
+	}
+	require.Equal(t, []*session{back}, e.holders, "however late, it has begun there")
+	require.Equal(t, state.StateNone, e.verdict)
+	tm.close(e)
+	require.Empty(t, tm.unclaimed.told)
+}
+
+// A new leader leaves what fell due before it alone for a horizon where executors have
+// registered since the last watermark: one of them may have begun it.
+func TestALeaderIsNotFasterThanThoseWhoBegan(t *testing.T) {
+	tm := newTestTerm(t)
+	now := epoch
+	tm.cfg.Wall, tm.running = func() time.Time { return now }, maxTasks
+	tm.unclaimed = newUnclaimed(state.Watermark{Instant: epoch.Add(-time.Minute), Revision: 100}, epoch, tm.cfg.Horizon)
+	s := tm.attending("a") // at revision 100: it has had that for long
+	tm.turn(epoch)
+	job := tm.newTimed(plannedJob(t))
+	kept := tm.opened(job, epoch.Add(-2*time.Second))
+	require.Equal(t, []*session{s}, kept.holders, "there are no signs of an outage")
+	b := tm.attending("b") // at 101
+	tm.turn(epoch)
+	held, next := tm.opened(job, epoch.Add(-time.Second)), tm.opened(job, epoch.Add(time.Second))
+	require.Empty(t, held.holders)
+	require.NotEmpty(t, next.holders, "it is not due yet")
+	tm.noteUnrecorded(b, []*workerv1.Unrecorded{{Namespace: "default", Job: "planned", Run: string(kept.runID())}})
+	require.Equal(t, []time.Time{epoch.Add(-2 * time.Second)}, tm.toldSlots(job.job))
+	now = epoch.Add(tm.cfg.Horizon)
+	tm.check(now)
+	require.NotEmpty(t, held.holders, "nobody has begun it")
+}

@@ -87,12 +87,22 @@ func TestOutage(t *testing.T) {
 	require.GreaterOrEqual(t, got["each"].missed, int(length/time.Second)-4)
 }
 
-// TestStoreOutage stops etcd for less than a horizon. Jobs that want it run on without a
-// claim what was planned, on time, and all of that is recorded as it was when etcd is
-// back; others hold.
+// TestStoreOutage stops etcd for about a horizon, and for half of one. Jobs that want it
+// run on without a claim what was planned, on time, and all of that is recorded as it was
+// when etcd is back; others hold.
 func TestStoreOutage(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, options{nodes: 3, flags: []string{"--planner-horizon=12s"}})
+	for _, horizon := range []string{"12s", "20s"} {
+		t.Run(horizon, func(t *testing.T) {
+			t.Parallel()
+			storeOutage(t, horizon)
+		})
+	}
+}
+
+func storeOutage(t *testing.T, horizon string) {
+	t.Helper()
+	c := newCluster(t, options{nodes: 3, flags: []string{"--planner-horizon=" + horizon}})
 	planned := func(s *leaderdv1.JobSpec) { s.StoreOutage = leaderdv1.StoreOutage_STORE_OUTAGE_RUN_PLANNED }
 	var jobs []*leaderdv1.Job
 	for i := range 5 {

@@ -312,6 +312,7 @@ var limits = map[string]struct {
 	"MaxRunTimeout":      {"timeout of a run over all attempts", state.MaxRunTimeout},
 	"MaxDeadLetters":     {"dead letters of a job", state.MaxDeadLetters},
 
+	"MaxDoubles":   {"attempts that began without a claim and are noted with the record of a run that was decided otherwise", state.MaxDoubles},
 	"MaxJobLimits": {"limits that a job names", state.MaxJobLimits},
 	"MaxLimitKey":  {"a key of limits that are per key", inBytes(state.MaxLimitKey)},
 	"MaxWeight":    {"weight of a job", state.MaxWeight},

@@ -35,6 +35,25 @@ func TestValidateWhatFollows(t *testing.T) {
 		"a window of nothing": {state.JobSpec{CircuitBreaker: &state.CircuitBreaker{Failures: 1, Window: 9}}, []string{
 			"spec.circuitBreaker.window: is only allowed beside failureRate, which it is for",
 		}},
+		"an outage that nothing stands against": {state.JobSpec{
+			StoreOutage: state.OutageRunPlanned, Overlap: state.OverlapAllow, Hooks: &state.Hooks{OnExit: hook},
+		}, nil},
+		"an outage beside what only the store can uphold": {state.JobSpec{
+			StoreOutage: state.OutageRunPlanned, Guarantee: state.AtMostOnce, ConcurrencyKey: "k",
+			Shards: &state.Shards{Count: 2}, CircuitBreaker: &state.CircuitBreaker{Failures: 1},
+		}, []string{
+			"spec.storeOutage: run_planned is not allowed beside guarantee at_most_once, which only the store can uphold",
+			"spec.storeOutage: run_planned is not allowed beside an overlap policy other than allow (skip is the default), which only the store can uphold",
+			"spec.storeOutage: run_planned is not allowed beside concurrencyKey, which only the store can uphold",
+			"spec.storeOutage: run_planned is not allowed beside circuitBreaker, which only the store can uphold",
+			"spec.storeOutage: run_planned is not allowed beside shards, which only the store can uphold",
+		}},
+		"an outage beside limits": {state.JobSpec{
+			StoreOutage: state.OutageRunPlanned, Overlap: state.OverlapAllow, MaxConcurrent: 2, Limits: []state.Limit{{Name: "l", Max: 1}},
+		}, []string{
+			"spec.storeOutage: run_planned is not allowed beside maxConcurrent, which only the store can uphold",
+			"spec.storeOutage: run_planned is not allowed beside limits, which only the store can uphold",
+		}},
 		"no hook": {state.JobSpec{Hooks: &state.Hooks{}}, []string{
 			"spec.hooks: has no hook; one of onSuccess, onFailure and onExit is required",
 		}},

@@ -57,6 +57,28 @@ var spoilt = []struct {
 	{"work of no run", history.Unclaimed, func(m *maker) {
 		m.Starts = append(m.Starts, history.Start{Job: "b", Run: id(8), Attempt: 1, Token: 63, Mark: "two", At: at(8), Ended: at(8)})
 	}},
+	{"work without a claim", history.Unclaimed, func(m *maker) {
+		m.Starts = append(m.Starts, history.Start{Job: "b", Run: id(6), Attempt: 1, Mark: "two", At: at(6), Ended: at(6)})
+	}},
+	{"work without a claim that no record owns up to", history.Unclaimed, func(m *maker) {
+		m.Jobs["b"][1].RunPlanned = true
+		r, _, _ := m.find("b", 6)
+		r.Doubles = 1
+		for range 2 {
+			m.Starts = append(m.Starts, history.Start{Job: "b", Run: id(6), Attempt: 1, Mark: "two", At: at(6), Ended: at(6)})
+		}
+	}},
+	{"work without a claim before it was due", history.Early, func(m *maker) {
+		m.Jobs["b"][1].RunPlanned = true
+		r, _, _ := m.find("b", 6)
+		r.Doubles = 1
+		m.Starts = append(m.Starts, history.Start{Job: "b", Run: id(6), Attempt: 1, Mark: "two", At: at(5.9), Ended: at(6)})
+	}},
+	{"a recorded attempt without a claim that no work wrote down", history.Silent, func(m *maker) {
+		m.Jobs["b"][1].RunPlanned = true
+		r, _, _ := m.find("b", 6)
+		r.Attempts[0].Unclaimed = true
+	}},
 	{"work before its claim", history.Unclaimed, func(m *maker) {
 		_, cl, _ := m.find("b", 2)
 		cl.At = at(2.5)

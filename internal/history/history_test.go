@@ -227,3 +227,14 @@ func TestOlderVersionsAreUnknown(t *testing.T) {
 	m.Since = map[string]time.Time{"a": at(5.5)}
 	require.Empty(t, history.Check(m.Facts).Violations)
 }
+
+// An attempt that began without a claim, as its job allows, and that its record owns up
+// to, is in order.
+func TestUnclaimedAttempts(t *testing.T) {
+	m := good()
+	m.Jobs["b"][1].RunPlanned = true
+	r, _, s := m.find("b", 6)
+	r.Attempts[0].Unclaimed = true
+	s.Token = 0
+	require.Empty(t, history.Check(m.Facts).Violations)
+}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -270,6 +271,34 @@ func TestNoteHook(t *testing.T) {
 	require.ErrorIs(t, r.s.NoteHook(t.Context(), note), ErrNotFound)
 	note.Hook.Tail = make([]byte, state.MaxHookTail+1)
 	require.ErrorIs(t, r.s.NoteHook(t.Context(), note), ErrTooLarge)
+}
+
+// An attempt that began without a claim is noted once with a run that was decided
+// otherwise, and changes nothing else.
+func TestNoteDouble(t *testing.T) {
+	r := newRig(t)
+	l := r.start(claimOf(billing, r.setJob(billing), r.register("n"), 1, true))
+	double := state.DoubleReport{Job: billing, Run: l.Run, Attempt: state.Attempt{
+		Number: 1, Node: "cut-off", Started: slotAt(2), Ended: slotAt(3), State: state.StateFailed, ExitCode: 3, HasCode: true, Error: "x", Unclaimed: true,
+	}}
+	require.ErrorIs(t, r.s.NoteDouble(t.Context(), double), ErrNotFound, "it is live")
+	require.Equal(t, state.TokenStored, r.finish(endOf(l, state.StateSucceeded)))
+	before, _ := r.record(billing, l.Run)
+	for range 2 {
+		require.NoError(t, r.s.NoteDouble(t.Context(), double))
+	}
+	is, _ := r.record(billing, l.Run)
+	require.Equal(t, []state.Attempt{double.Attempt}, is.Doubles)
+	is.Doubles = nil
+	require.Equal(t, before, is)
+	for n := range 2 * state.MaxDoubles {
+		double.Attempt.Started = slotAt(10 + n)
+		require.NoError(t, r.s.NoteDouble(t.Context(), double))
+	}
+	is, _ = r.record(billing, l.Run)
+	require.Len(t, is.Doubles, state.MaxDoubles)
+	double.Attempt.Error = strings.Repeat("x", state.MaxErrorBytes+1)
+	require.ErrorIs(t, r.s.NoteDouble(t.Context(), double), ErrTooLarge)
 }
 
 // What somebody has damaged holds nobody up: what ended since is followed.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
+	"github.com/leaderd/leaderd/state"
+	"github.com/leaderd/leaderd/state/codec"
 )
 
 // slot is an entry for an instant.
@@ -30,4 +32,13 @@ func until(at time.Time) {
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
+}
+
+// noop is a spec that runs nothing.
+func noop(ref uint32, change func(*state.JobSpec)) []*workerv1.Spec {
+	js := state.JobSpec{NoOp: true, Overlap: state.OverlapAllow}
+	if change != nil {
+		change(&js)
+	}
+	return []*workerv1.Spec{{Ref: ref, Namespace: "ns", Job: "job", JobRevision: 7, Generation: 3, Spec: codec.SpecToProto(&js)}}
 }

@@ -47,8 +47,8 @@ type desk struct {
 	output   *output.Ring
 	// unclaimed has what began without a claim before this registration; it may be nil.
 	unclaimed *unclaimed.Runs
-	log      *diary
-	metrics  *metrics
+	log       *diary
+	metrics   *metrics
 	// fence ends the registration's work.
 	fence context.CancelCauseFunc
 	// trusted tells whether the registration is believed in now.
@@ -112,26 +112,26 @@ func newDesk(work, final context.Context, x *Executor, owner state.Owner, fence 
 
 		unclaimed: x.cfg.Unclaimed,
 
-		log:      x.log,
-		metrics:  x.metrics,
-		fence:    fence,
-		trusted:  func() bool { return !errors.Is(context.Cause(work), ErrFenced) && x.registrar.Trusted(owner) },
-		kill:     make(chan struct{}),
-		work:     work,
-		final:    final,
-		hooking:  make(chan struct{}, maxHooks),
-		strays:   &x.strays,
-		starts:   starts{wall: func() int64 { return x.cfg.Wall().UnixNano() }, wake: make(chan struct{}, 1)},
-		wake:     make(chan struct{}, 1),
-		handed:   make(chan struct{}, 1),
-		idle:     make(chan struct{}),
-		entries:  make(map[key]*entry),
-		due:      make(dues),
-		gates:    make(claimGates),
-		parked:   make(map[string][]*entry),
-		spare:    spareOf(x.cfg.Node.Resources),
-		lanes:    make(map[string]state.Resources),
-		lead:     newLead(),
+		log:     x.log,
+		metrics: x.metrics,
+		fence:   fence,
+		trusted: func() bool { return !errors.Is(context.Cause(work), ErrFenced) && x.registrar.Trusted(owner) },
+		kill:    make(chan struct{}),
+		work:    work,
+		final:   final,
+		hooking: make(chan struct{}, maxHooks),
+		strays:  &x.strays,
+		starts:  starts{wall: func() int64 { return x.cfg.Wall().UnixNano() }, wake: make(chan struct{}, 1)},
+		wake:    make(chan struct{}, 1),
+		handed:  make(chan struct{}, 1),
+		idle:    make(chan struct{}),
+		entries: make(map[key]*entry),
+		due:     make(dues),
+		gates:   make(claimGates),
+		parked:  make(map[string][]*entry),
+		spare:   spareOf(x.cfg.Node.Resources),
+		lanes:   make(map[string]state.Resources),
+		lead:    newLead(),
 	}
 }
 

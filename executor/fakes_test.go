@@ -15,7 +15,6 @@ import (
 
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
 	"github.com/leaderd/leaderd/state"
-	"github.com/leaderd/leaderd/state/codec"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -393,13 +392,4 @@ func (r *rig) close() {
 	r.t.Helper()
 	r.stop()
 	require.NoError(r.t, <-r.ended)
-}
-
-// noop is a spec that runs nothing.
-func noop(ref uint32, change func(*state.JobSpec)) []*workerv1.Spec {
-	js := state.JobSpec{NoOp: true, Overlap: state.OverlapAllow}
-	if change != nil {
-		change(&js)
-	}
-	return []*workerv1.Spec{{Ref: ref, Namespace: "ns", Job: "job", JobRevision: 7, Generation: 3, Spec: codec.SpecToProto(&js)}}
 }

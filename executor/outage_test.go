@@ -64,7 +64,7 @@ func TestPlannedRunsBeginWithoutTheStore(t *testing.T) {
 			if task.Run == "" || task.Token != 0 {
 				t.Errorf("%s was claimed, token %d", task.Run, task.Token)
 			}
-			return obedient(3 * time.Second)(ctx, task)
+			return obedient(3*time.Second)(ctx, task)
 		}
 		l := r.lead(5)
 		due := soon(8 * time.Second)

@@ -256,7 +256,7 @@ func factOf(job string, run *leaderdv1.Run) history.Run {
 		r.Attempts = append(r.Attempts, history.Attempt{
 			Shard: int(at.GetShard()), Number: int(at.GetNumber()), Token: at.GetToken(), Term: at.GetTerm(), Node: at.GetNode(), State: stateName(at.GetState()), Snoozed: at.GetSnoozed(),
 			Unclaimed: at.GetUnclaimed(),
-			Started: instantOf(at.GetStartTime()), Ended: instantOf(at.GetEndTime()),
+			Started:   instantOf(at.GetStartTime()), Ended: instantOf(at.GetEndTime()),
 		})
 	}
 	return r

@@ -179,10 +179,9 @@ type Attempt struct {
 	Token, Term int64
 	Node        string
 	State       string
-	// Snoozed: the work asked to be called again, whatever its state.
-	Snoozed bool
-	// Unclaimed: it began without a claim. Its work wrote down the token 0.
-	Unclaimed bool
+	// Snoozed: the work asked to be called again, whatever its state. Unclaimed: it began
+	// without a claim; its work wrote down the token 0.
+	Snoozed, Unclaimed bool
 	// Started and Ended are by the executor's clock.
 	Started, Ended time.Time
 }
@@ -197,10 +196,10 @@ type Run struct {
 	Due, Until time.Time
 	// Count is how many slots the verdict stands for, from Due to Until.
 	Count int64
-	// Attempts, the oldest first. Of more than 20 some are left out.
+	// Attempts, the oldest first. Of more than 20 some are left out. Doubles is how many
+	// further ones began without a claim.
 	Attempts []Attempt
-	// Doubles is how many further attempts began without a claim.
-	Doubles int
+	Doubles  int
 	// Shards is how many parts a run that is split has, and Needed how many of them
 	// must succeed; 0 for any other run, such as one that has listed none.
 	Shards, Needed int

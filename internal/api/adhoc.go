@@ -121,9 +121,7 @@ func (s *submissionService) submit(ctx context.Context, req *leaderdv1.SubmitRun
 // notTaken is the answer to a wish that the store did not take.
 func (s *submissionService) notTaken(ctx context.Context, req *leaderdv1.SubmitRunRequest, err error) error {
 	if errors.Is(err, store.ErrNotPerKey) {
-		return refuse(state.Violations{{
-			Field: "limitKey", Description: "the job has no limit with perKey, at which the run could count by it",
-		}})
+		return errNotPerKey()
 	}
 	return s.fail(ctx, req.GetJob(), err)
 }

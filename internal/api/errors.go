@@ -42,7 +42,7 @@ var faults = []fault{
 	{store.ErrPaused, codes.FailedPrecondition, leaderdv1.ErrorReason_ERROR_REASON_JOB_PAUSED, "%s is paused", false},
 	{store.ErrCorrupt, codes.FailedPrecondition, leaderdv1.ErrorReason_ERROR_REASON_JOB_QUARANTINED, "%s is broken: its stored value cannot be read; put it anew or delete it", true},
 	{kv.ErrNoSpace, codes.ResourceExhausted, leaderdv1.ErrorReason_ERROR_REASON_STORE_FULL, "the store's quota is used up; look whether %s was changed", true},
-	{store.ErrKeyReused, codes.FailedPrecondition, leaderdv1.ErrorReason_ERROR_REASON_KEY_REUSED, "an earlier submission to %s has this idempotency key and another payload or spec", false},
+	{store.ErrKeyReused, codes.FailedPrecondition, leaderdv1.ErrorReason_ERROR_REASON_KEY_REUSED, "an earlier submission to %s has this idempotency key and another payload, spec or limit key", false},
 	{store.ErrOver, codes.FailedPrecondition, leaderdv1.ErrorReason_ERROR_REASON_RUN_OVER, "%s is over: it has its verdict", false},
 	{store.ErrNotOver, codes.FailedPrecondition, leaderdv1.ErrorReason_ERROR_REASON_RUN_NOT_OVER, "%s is not over: only a run that has its verdict can be retried", false},
 	{store.ErrSucceeded, codes.FailedPrecondition, leaderdv1.ErrorReason_ERROR_REASON_RUN_SUCCEEDED, "%s has succeeded: there is nothing to retry; trigger the job to run it again", false},

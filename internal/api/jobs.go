@@ -258,8 +258,10 @@ func (s *jobService) TriggerJob(ctx context.Context, req *leaderdv1.TriggerJobRe
 		Actor:        actorOf(ctx, &v),
 		Reason:       req.GetReason(),
 		AllowOverlap: req.GetAllowOverlap(),
+		LimitKey:     req.GetLimitKey(),
 	}
 	checkReason(&v, p.Reason)
+	checkLimitKey(&v, p.LimitKey)
 	if err := refuse(v); err != nil {
 		return nil, err
 	}
@@ -271,7 +273,10 @@ func (s *jobService) TriggerJob(ctx context.Context, req *leaderdv1.TriggerJobRe
 			break
 		}
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, store.ErrNotPerKey):
+		return nil, errNotPerKey()
+	case err != nil:
 		return nil, s.fail(ctx, writes, req.GetName(), err)
 	}
 	return &leaderdv1.TriggerJobResponse{Run: runName(p.Job, p.Run)}, nil
@@ -289,6 +294,19 @@ func actorOf(ctx context.Context, v *state.Violations) string {
 		v.Add("metadata."+ActorMetadata, "must be one printable text of at most %d bytes", state.MaxNameBytes)
 	}
 	return actor
+}
+
+func checkLimitKey(v *state.Violations, key string) {
+	if why := state.CheckLimitKey(key); why != "" {
+		v.Add("limitKey", "%s", why)
+	}
+}
+
+// errNotPerKey refuses a key of limits that would mean nothing.
+func errNotPerKey() error {
+	return refuse(state.Violations{{
+		Field: "limitKey", Description: "the job has no limit with perKey, at which the run could count by it",
+	}})
 }
 
 func checkReason(v *state.Violations, reason string) {

@@ -125,9 +125,7 @@ func (s *submissionService) submission(v *state.Violations, req *leaderdv1.Submi
 		Payload: req.GetPayload(), Key: req.GetIdempotencyKey(), KeyTTL: state.DefaultKeyTTL, Now: now,
 	}
 	checkReason(v, req.GetReason())
-	if why := state.CheckLimitKey(req.GetLimitKey()); why != "" {
-		v.Add("limitKey", "%s", why)
-	}
+	checkLimitKey(v, req.GetLimitKey())
 	if n := len(sub.Payload); n > state.MaxPayloadBytes {
 		v.Add("payload", "has %d bytes, at most %d are allowed", n, state.MaxPayloadBytes)
 	}

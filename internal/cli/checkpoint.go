@@ -15,7 +15,7 @@ import (
 // checkpointSelection is which checkpoint is asked for.
 type checkpointSelection struct {
 	ns      namespace
-	shard   int32
+	shard   shardNumber
 	number  int64
 	history bool
 	f       format
@@ -23,7 +23,7 @@ type checkpointSelection struct {
 
 func (q *checkpointSelection) bind(c *cobra.Command, o *dialer) {
 	q.ns.bind(c, o)
-	c.Flags().Int32Var(&q.shard, "shard", 0, "of this shard, from 0; -2: of the first step that lists them")
+	c.Flags().Var(&q.shard, "shard", "of this shard, from 0; list: of the first step that lists them")
 	c.Flags().Int64Var(&q.number, "number", 0, "this one of those that are kept; 0: the last")
 	c.Flags().BoolVar(&q.history, "history", false, "list those that are kept, the newest first")
 	c.MarkFlagsMutuallyExclusive("number", "history")
@@ -109,7 +109,7 @@ func (q *checkpointSelection) set(ctx context.Context, d Deps, a *api, job, path
 	if err != nil {
 		return err
 	}
-	resp, err := a.saved.SetCheckpoint(ctx, &leaderdv1.SetCheckpointRequest{Name: job, Shard: q.shard, Data: content, Replace: true})
+	resp, err := a.saved.SetCheckpoint(ctx, &leaderdv1.SetCheckpointRequest{Name: job, Shard: int32(q.shard), Data: content, Replace: true})
 	if err != nil {
 		return err
 	}
@@ -117,12 +117,12 @@ func (q *checkpointSelection) set(ctx context.Context, d Deps, a *api, job, path
 	if resp.GetResult() == leaderdv1.SetCheckpointResponse_RESULT_UNCHANGED {
 		what = "is the same already"
 	}
-	_, err = fmt.Fprintf(d.Stdout, "checkpoint %d of %s, shard %d, %s\n", resp.GetCheckpoint().GetNumber(), shortJob(job), q.shard, what)
+	_, err = fmt.Fprintf(d.Stdout, "checkpoint %d of %s, shard %s, %s\n", resp.GetCheckpoint().GetNumber(), shortJob(job), q.shard.String(), what)
 	return err
 }
 
 func (q *checkpointSelection) print(ctx context.Context, d Deps, a *api, name string) error {
-	resp, err := a.saved.GetCheckpoint(ctx, &leaderdv1.GetCheckpointRequest{Name: name, Shard: q.shard, Number: q.number})
+	resp, err := a.saved.GetCheckpoint(ctx, &leaderdv1.GetCheckpointRequest{Name: name, Shard: int32(q.shard), Number: q.number})
 	if err != nil {
 		return err
 	}

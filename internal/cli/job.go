@@ -281,6 +281,7 @@ func jobTrigger(d Deps, o *dialer) *cobra.Command {
 		ns      namespace
 		overlap bool
 		reason  string
+		limit   string
 	)
 	c := &cobra.Command{
 		Use:   "trigger JOB...",
@@ -296,7 +297,7 @@ prints the run's id, for "leaderd run get".`,
 				return err
 			}
 			return each(d, names, func(name string) (string, error) {
-				resp, err := a.jobs.TriggerJob(ctx, &leaderdv1.TriggerJobRequest{Name: name, AllowOverlap: overlap, Reason: reason})
+				resp, err := a.jobs.TriggerJob(ctx, &leaderdv1.TriggerJobRequest{Name: name, AllowOverlap: overlap, Reason: reason, LimitKey: limit})
 				return "triggered " + runID(resp.GetRun()), err
 			})
 		}),
@@ -304,5 +305,6 @@ prints the run's id, for "leaderd run get".`,
 	ns.bind(c, o)
 	c.Flags().BoolVar(&overlap, "allow-overlap", false, "start even while another run of the job is live")
 	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	c.Flags().StringVar(&limit, "limit-key", "", "at which of the job's limits that are per key it counts, such as a customer's name")
 	return c
 }

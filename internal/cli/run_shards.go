@@ -115,6 +115,29 @@ func shardName(n int32) string {
 	return strconv.Itoa(int(n))
 }
 
+// shardNumber is a shard as a flag names it: its number, or list.
+type shardNumber int32
+
+// String implements pflag.Value.
+func (n *shardNumber) String() string { return shardName(int32(*n)) }
+
+// Type implements pflag.Value.
+func (n *shardNumber) Type() string { return "shard" }
+
+// Set implements pflag.Value. The number of the first step is taken as well.
+func (n *shardNumber) Set(text string) error {
+	if text == shardName(listShard) {
+		*n = listShard
+		return nil
+	}
+	number, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || number < 0 && number != listShard {
+		return fmt.Errorf("%q is neither a number from 0 nor %s", text, shardName(listShard))
+	}
+	*n = shardNumber(number)
+	return nil
+}
+
 // given is what a shard was given: its numbers and parameters.
 func given(s *leaderdv1.Shard) string {
 	var parts []string

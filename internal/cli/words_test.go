@@ -281,3 +281,15 @@ func TestMisspeltJobs(t *testing.T) {
 	require.Equal(t, "error: namespaces/default/jobs/zzzzzz does not exist\n", stderr)
 	succeed(t, addr, "", "run", "list", "--job", "billing")
 }
+
+// A shard is named by its number, or, the first step, as run shards names it.
+func TestShardNumber(t *testing.T) {
+	for text, want := range map[string]shardNumber{"0": 0, "17": 17, "list": listShard, "-2": listShard} {
+		var n shardNumber
+		require.NoError(t, n.Set(text))
+		require.Equal(t, want, n)
+	}
+	for _, bad := range []string{"", "-1", "first", "1.5", "99999999999"} {
+		require.ErrorContains(t, new(shardNumber).Set(bad), "is neither a number from 0 nor list")
+	}
+}

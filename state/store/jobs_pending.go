@@ -58,6 +58,9 @@ func (s *Store) putPending(ctx context.Context, p *state.Pending, dead *letter, 
 		if entry.Job.Paused {
 			return 0, ErrPaused
 		}
+		if p.Origin == "" && p.LimitKey != "" && !state.PerKey(entry.Job.Spec.Limits) {
+			return 0, ErrNotPerKey // a run again has its first run's, whatever the job's limits are by now
+		}
 		t := kv.Txn{
 			If:   []kv.Compare{unchanged(s.keys.job(p.Job), entry.Job.Revision), absent(pendingKey), absent(historyKey)},
 			Then: []kv.Op{kv.Put(pendingKey, value, 0)},

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"crypto/sha256"
 	"context"
 	"testing"
 	"testing/synctest"
@@ -156,7 +157,7 @@ func TestSubmitWithLimitKey(t *testing.T) {
 		spec := specOf()
 		_, err := s.PutJob(ctx, putOf(billing, spec))
 		require.NoError(t, err)
-		sub, own := wish(1, "k", ""), specWish(2, "", "", "")
+		sub, own := wish(1, "k", ""), specWish(2, "", "l", "")
 		sub.Pending.LimitKey, own.Pending.LimitKey = "acme", "acme"
 		_, _, err = s.Submit(ctx, sub)
 		require.ErrorIs(t, err, ErrNotPerKey)
@@ -173,11 +174,23 @@ func TestSubmitWithLimitKey(t *testing.T) {
 		entry, err := s.GetRun(ctx, billing, sub.Pending.Run)
 		require.NoError(t, err)
 		require.Equal(t, "acme", entry.Pending.LimitKey)
+		for _, key := range []string{"", "other"} {
+			again, twice := wish(3, "k", ""), specWish(4, "", "", "")
+			again.Pending.LimitKey, twice.Pending.LimitKey = key, key
+			_, _, err = s.Submit(ctx, again)
+			require.ErrorIs(t, err, ErrKeyReused, "it would count elsewhere")
+			twice.Spec, twice.Key = spec, own.Key
+			_, _, _, err = s.SubmitSpec(ctx, twice)
+			require.ErrorIs(t, err, ErrKeyReused, "it would count elsewhere")
+		}
 		_, err = s.PutJob(ctx, putOf(billing, specOf()))
 		require.NoError(t, err)
-		_, duplicate, err := s.Submit(ctx, wish(3, "k", ""))
+		again := wish(3, "k", "")
+		again.Pending.LimitKey = "acme"
+		_, duplicate, err := s.Submit(ctx, again)
 		require.NoError(t, err)
 		require.True(t, duplicate)
+		require.Equal(t, sha256.Sum256([]byte("seven")), [32]byte(wishOf([]byte("seven"), keyPart(&state.Pending{})...)), "as those that are stored")
 	})
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/leaderd/leaderd/state/kv"
 )
 
-// ErrKeyReused: an idempotency key was used before, for another payload or spec.
-var ErrKeyReused = errors.New("the idempotency key was used with another payload or spec")
+// ErrKeyReused: an idempotency key was used before, for another payload, spec or key of limits.
+var ErrKeyReused = errors.New("the idempotency key was used with another payload, spec or key of limits")
 
 // ErrNotPerKey: a submission has a key of limits, and its job no limit that is per key.
 var ErrNotPerKey = errors.New("the job has no limit that is per key")
@@ -29,7 +29,7 @@ var ErrNotPerKey = errors.New("the job has no limit that is per key")
 // those of package kv. After kv.ErrUnknown the wish may be stored; with a key it is
 // safe to ask again.
 func (s *Store) Submit(ctx context.Context, sub state.Submission) (run state.RunID, duplicate bool, err error) {
-	run, duplicate, err = s.submit(ctx, &submission{Submission: sub, is: wishOf(sub.Payload)})
+	run, duplicate, err = s.submit(ctx, &submission{Submission: sub, is: wishOf(sub.Payload, keyPart(&sub.Pending)...)})
 	if err != nil {
 		return "", false, fmt.Errorf("submit run of %s: %w", sub.Pending.Job, err)
 	}
@@ -186,6 +186,15 @@ func wishOf(payload []byte, more ...[]byte) []byte {
 		sum = sha256.Sum256(append(sum[:], part...))
 	}
 	return sum[:]
+}
+
+// keyPart is what a key of limits adds to a wish. Without one it adds nothing, so that those
+// wishes are what they were before there were such keys.
+func keyPart(p *state.Pending) [][]byte {
+	if p.LimitKey == "" {
+		return nil
+	}
+	return [][]byte{[]byte("limit key " + p.LimitKey)}
 }
 
 // GetPayload answers what a run is to work on; nil: nothing.

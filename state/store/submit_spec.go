@@ -66,7 +66,7 @@ func (s *Store) submitSpec(ctx context.Context, sub *SubmitSpec) (state.JobID, s
 	if sub.MadeUp {
 		scope.Name = ""
 	}
-	wish, uid := wishOf(sub.Payload, spec), rand.Text()
+	wish, uid := wishOf(sub.Payload, append(keyPart(p), spec)...), rand.Text()
 	for try := range maxEdits {
 		have, err := s.readStored(ctx, p.Job)
 		if err != nil {

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -11,9 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leaderd/leaderd/state"
-	"github.com/leaderd/leaderd/state/kv"
-	"github.com/leaderd/leaderd/state/kv/faulty"
-	"github.com/leaderd/leaderd/state/memkv"
 )
 
 // specWish is the n-th submission that brings a spec; without a name one is made up.
@@ -109,19 +105,7 @@ func TestSubmitSpec(t *testing.T) {
 func TestSubmitSpecAtOnce(t *testing.T) {
 	for seed := range 20 {
 		synctest.Test(t, func(t *testing.T) {
-			db := memkv.New()
-			t.Cleanup(db.Close)
-			n := seed
-			var mu sync.Mutex
-			s := openStore(t, faulty.New(db, func(_ context.Context, call faulty.Call) faulty.Fault {
-				mu.Lock()
-				defer mu.Unlock()
-				if n++; call.Op == faulty.OpTxn && n%3 == 0 {
-					return faulty.Fault{After: kv.ErrUnknown}
-				}
-				return faulty.Fault{}
-			}), "")
-			plain := openStore(t, db, "")
+			s, plain := openLossy(t, seed)
 			ctx := t.Context()
 			runs := make(chan string, 40)
 			var all sync.WaitGroup

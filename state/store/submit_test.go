@@ -148,24 +148,30 @@ func TestRevokedKeyLease(t *testing.T) {
 	})
 }
 
+// openLossy answers a store that loses the answer of every third transaction it sends, which
+// was carried out, and another that loses none.
+func openLossy(t *testing.T, seed int) (s, plain *Store) {
+	db := memkv.New()
+	t.Cleanup(db.Close)
+	n := seed
+	var mu sync.Mutex
+	s = openStore(t, faulty.New(db, func(_ context.Context, call faulty.Call) faulty.Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		if n++; call.Op == faulty.OpTxn && n%3 == 0 {
+			return faulty.Fault{After: kv.ErrUnknown}
+		}
+		return faulty.Fault{}
+	}), "")
+	return s, openStore(t, db, "")
+}
+
 // Wishes with one key that come at once, over a store that loses answers, make one
 // run, which all of them name.
 func TestSubmitAtOnce(t *testing.T) {
 	for seed := range 20 {
 		synctest.Test(t, func(t *testing.T) {
-			db := memkv.New()
-			t.Cleanup(db.Close)
-			n := seed
-			var mu sync.Mutex
-			s := openStore(t, faulty.New(db, func(_ context.Context, call faulty.Call) faulty.Fault {
-				mu.Lock()
-				defer mu.Unlock()
-				if n++; call.Op == faulty.OpTxn && n%3 == 0 {
-					return faulty.Fault{After: kv.ErrUnknown}
-				}
-				return faulty.Fault{}
-			}), "")
-			plain := openStore(t, db, "")
+			s, plain := openLossy(t, seed)
 			ctx := t.Context()
 			_, err := plain.PutJob(ctx, putOf(billing, specOf()))
 			require.NoError(t, err)

@@ -2953,7 +2953,10 @@ type TriggerJobRequest struct {
 	// policy applies.
 	AllowOverlap bool `protobuf:"varint,2,opt,name=allow_overlap,json=allowOverlap,proto3" json:"allow_overlap,omitempty"`
 	// Why; at most 512 bytes.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// At which of the limits with per_key that the job has the run counts, such as its customer;
+	// 1–128 bytes. It is refused for a job without any. Default: at those of no key.
+	LimitKey      string `protobuf:"bytes,4,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3005,6 +3008,13 @@ func (x *TriggerJobRequest) GetAllowOverlap() bool {
 func (x *TriggerJobRequest) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *TriggerJobRequest) GetLimitKey() string {
+	if x != nil {
+		return x.LimitKey
 	}
 	return ""
 }
@@ -3291,11 +3301,12 @@ const file_leaderd_v1_job_proto_rawDesc = "" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"6\n" +
 	"\x11ResumeJobResponse\x12!\n" +
-	"\x03job\x18\x01 \x01(\v2\x0f.leaderd.v1.JobR\x03job\"d\n" +
+	"\x03job\x18\x01 \x01(\v2\x0f.leaderd.v1.JobR\x03job\"\x81\x01\n" +
 	"\x11TriggerJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
 	"\rallow_overlap\x18\x02 \x01(\bR\fallowOverlap\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"&\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x1b\n" +
+	"\tlimit_key\x18\x04 \x01(\tR\blimitKey\"&\n" +
 	"\x12TriggerJobResponse\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run*B\n" +
 	"\x05Drain\x12\x15\n" +

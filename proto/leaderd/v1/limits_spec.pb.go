@@ -154,7 +154,7 @@ type Limit struct {
 	Max int32 `protobuf:"varint,3,opt,name=max,proto3" json:"max,omitempty"`
 	// How many of them start in a time.
 	Rate *Rate `protobuf:"bytes,4,opt,name=rate,proto3" json:"rate,omitempty"`
-	// There is such a limit for each key that submissions give (SubmitRunRequest.limit_key),
+	// There is such a limit for each key that submissions and triggers give (limit_key),
 	// such as a customer's name: only runs with the same key count. Those without a key count
 	// together. Not with OVERLAP_QUEUE, _CANCEL and _REPLACE, whose runs wait for one another
 	// whatever their keys.

@@ -162,7 +162,19 @@ func (t *term) openWaiting(l *state.Live, job *timed, now time.Time) {
 			e.node = m.nodeOf(l.Shard)
 		}
 	}
-	t.add(e, now)
+	if t.add(e, now) && begunAt(l) < job.job.Born {
+		// It is of an earlier job of this name.
+		t.decide(e, state.StateCancelled, state.ReasonDeleted, now)
+	}
+}
+
+// begunAt is a revision at which the run of a live record had begun: that of its first
+// attempt, which is always kept.
+func begunAt(l *state.Live) int64 {
+	if len(l.Attempts) > 0 && l.Attempts[0].Token != 0 {
+		return min(l.Token, l.Attempts[0].Token)
+	}
+	return l.Token
 }
 
 // giveUp ends a waiting run whose job has been deleted.

@@ -226,6 +226,9 @@ func (t *term) musterRun(k cancelKey, m *muster, r *state.RunShards) {
 			t.close(e) // its shards are listed
 		}
 	}
+	if job != nil && begunAt(r.Header) < job.job.Born {
+		job, m.orphaned = nil, true // it is of an earlier job of this name
+	}
 	if job == nil && !m.orphaned {
 		t.onceKnown(r.Header.Token, func() {
 			m.orphaned, m.looking = true, false

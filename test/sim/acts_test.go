@@ -46,6 +46,7 @@ var acts = []act{
 	{"delete", 1, (*chaos).deleteJob},
 	{"calendar", 1, (*chaos).calendar},
 	{"redo", 3, (*chaos).redo},
+	{"breaker", 1, (*chaos).resetCircuit},
 	{"work", 1, func(c *chaos) { c.employ(c.anyJob()) }},
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -102,5 +103,44 @@ func TestChangesWhileNobodyLeads(t *testing.T) {
 				require.Empty(t, left, "the deletion is done with")
 			})
 		})
+	}
+}
+
+// TestRetryOfAnEarlierJob has a job deleted and made again while its run waits for its next
+// attempt: that run is not the new job's, whoever leads, if its attempt was live by then, and
+// if it has many shards, of which some have not begun.
+func TestRetryOfAnEarlierJob(t *testing.T) {
+	for name, at := range map[string]time.Duration{"waits": 5 * time.Second, "is live": 500 * time.Millisecond} {
+		for _, led := range []bool{true, false} {
+			for _, shards := range []int{1, 40} {
+				t.Run(fmt.Sprintf("it %s, led %v, %d shards", name, led, shards), func(t *testing.T) {
+					bubble(t, func(t *testing.T, w *world) {
+						j := newJob("j").with(func(s *state.JobSpec) { s.Retry = steady(3, 20*time.Second) })
+						if shards > 1 {
+							j.with(func(s *state.JobSpec) { s.Shards = &state.Shards{Count: shards} })
+						}
+						slot := withTwo(w, j)
+						w.history.does(j, time.Second, state.StateFailed)
+						w.until(slot.Add(at))
+						if !led {
+							w.leader().kill()
+						}
+						w.delete(j)
+						w.put(j)
+						again := time.Now()
+						w.until(slot.Add(2 * time.Minute))
+						for _, s := range w.history.of(j) {
+							require.False(t, s.begun.After(again), "shard began at %s", s.begun)
+						}
+						rec := w.record(j, state.SlotRunID(slot))
+						if shards == 1 {
+							require.Equal(t, state.StateCancelled, rec.State)
+							require.Equal(t, state.ReasonDeleted, rec.Reason)
+						}
+						w.verify(true)
+					})
+				})
+			}
+		}
 	}
 }

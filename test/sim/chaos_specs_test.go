@@ -24,6 +24,19 @@ func (c *chaos) breaker(s *state.JobSpec) {
 	}
 }
 
+// resetCircuit closes the circuit of a job that has one, open or not.
+func (c *chaos) resetCircuit() {
+	var with []*job
+	for _, j := range c.jobs {
+		if j.spec.CircuitBreaker != nil {
+			with = append(with, j)
+		}
+	}
+	if len(with) > 0 {
+		_, _, _ = c.w.api.ResetCircuit(c.w.ctx, pick(c, with...).id) // its job may be gone
+	}
+}
+
 // follow has some jobs run after others.
 func (c *chaos) follow(j *job) {
 	if len(c.jobs) == 0 || !c.chance(30) {

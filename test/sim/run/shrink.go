@@ -44,5 +44,5 @@ func shrink(best attempt, fails func(attempt) bool) attempt {
 var kinds = []string{
 	"crash", "leave", "join", "pause", "split", "reset", "latency", "away", "oneway", "outage",
 	"flaky", "lease", "compact", "clock", "trigger", "submit", "adhoc", "edit", "cancel", "halt", "backfill", "unfill",
-	"nap", "resume", "delete", "calendar", "redo", "work",
+	"nap", "resume", "delete", "calendar", "redo", "breaker", "work",
 }

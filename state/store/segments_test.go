@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	leaderdv1 "github.com/leaderd/leaderd/proto/leaderd/v1"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/codec"
+	"github.com/leaderd/leaderd/state/kv"
 )
 
 // A page of packed runs is bounded by all that it holds: a list of runs that often failed
@@ -50,6 +52,53 @@ func TestPagesOfPackedRunsAreBounded(t *testing.T) {
 		l.AfterJob, l.AfterRun = page.LastJob, page.LastRun
 	}
 	require.Equal(t, len(packed), seen)
+}
+
+// What lies in a segment is packed in steps that the store takes, however much it is and
+// however little of it can be compressed.
+func TestPackLargeRecordsIntoASegment(t *testing.T) {
+	r := newRig(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	record := func(n int) state.Record {
+		rec := state.Record{State: state.StateFailed, Due: slotAt(n), Recorded: slotAt(n), Shards: 1, Tail: make([]byte, state.MaxTailBytes)}
+		for i := range rec.Tail {
+			rec.Tail[i] = byte(rng.Uint32())
+		}
+		return rec
+	}
+	rev := r.setJob(billing)
+	require.NotZero(t, rev)
+	var packed []codec.Packed
+	for _, n := range []int{0, 900} {
+		rec := record(n)
+		packed = append(packed, codec.Packed{Run: slotRun(n), Revision: 9, Record: codec.RecordToProto(&rec)})
+	}
+	value, err := codec.MarshalSegment(packed)
+	require.NoError(t, err)
+	r.put(r.s.keys.segmentKey(billing, packed), string(value))
+	const late = 250
+	want := map[state.RunID]state.Record{}
+	for n := 1; n <= late; n++ {
+		rec := record(n)
+		want[slotRun(n)] = rec
+		r.put(r.s.keys.historyRun(billing, slotRun(n)), string(codec.MarshalRecord(&rec)))
+	}
+	term := r.lead("l")
+	done := sweeps(t, r.s, term, r.everything(billing, 1000))
+	require.Greater(t, done.Packed, late*3/4, "but for the last few")
+	res, err := r.s.kv.Range(t.Context(), r.s.keys.segmentsOf(billing), end(r.s.keys.segmentsOf(billing)), kv.RangeOptions{})
+	require.NoError(t, err)
+	for _, segment := range res.KVs {
+		require.LessOrEqual(t, len(segment.Value), 2*segmentBytes)
+	}
+	seen := 0
+	for _, e := range runsOf(t, r.s, billing, 50) {
+		if rec, ok := want[e.Run]; ok {
+			seen++
+			require.Equal(t, rec.Tail, e.Record.Tail)
+		}
+	}
+	require.Equal(t, late, seen)
 }
 
 // So are those of dead letters, which have the ends of outputs, and of calendars.

@@ -91,10 +91,17 @@ func (sw *sweep) spans(first state.RunID, from []candidate) int {
 }
 
 // packInto packs verdicts of runs that lie in a segment, which is split where it
-// becomes too large: they were written long after those of the runs beside them.
+// becomes too large: they were written long after those of the runs beside them. As many are
+// taken at a time as leave the parts about as large as segments are, and the step within what
+// the store takes in one request.
 func (s *Store) packInto(sw *sweep, g *segment, of []codec.Packed, from []candidate, most int) (*step, error) {
 	all := merged(of, from)
 	value, key, err := s.segmentValue(sw, all)
+	for err == nil && len(value) > 2*segmentBytes && len(from) > 1 {
+		from = from[:(len(from)+1)/2]
+		all = merged(of, from)
+		value, key, err = s.segmentValue(sw, all)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -71,6 +71,8 @@ type Upstream struct {
 	Job   string
 	Run   RunID
 	State RunState
+	// ResultLost: it had left a result, which was removed before the other run was made.
+	ResultLost bool
 }
 
 // Correlate is the correlation of a run: that of its chain, or, where it is the first of

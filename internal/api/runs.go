@@ -262,7 +262,10 @@ func ofOthers(res *leaderdv1.Run, e *store.RunEntry, origin state.RunID, limitKe
 	}
 	res.Correlation = chain.Correlation
 	for _, u := range chain.Upstream {
-		res.Upstream = append(res.Upstream, runName(state.JobID{Namespace: e.Job.Namespace, Name: u.Job}, u.Run))
+		name := runName(state.JobID{Namespace: e.Job.Namespace, Name: u.Job}, u.Run)
+		if res.Upstream = append(res.Upstream, name); u.ResultLost {
+			res.LostResults = append(res.LostResults, name)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,6 +16,9 @@ func printChain(t *table, r *leaderdv1.Run) {
 		for i, u := range r.GetUpstream() {
 			_, job := splitJob(u)
 			names[i] = job + "/" + runID(u)
+			if slices.Contains(r.GetLostResults(), u) {
+				names[i] += " (its result had been removed)"
+			}
 		}
 		t.row("after:", strings.Join(names, ", "))
 	}

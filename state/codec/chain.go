@@ -50,7 +50,7 @@ func UpstreamToProto(us []state.Upstream) []*statev1.Upstream {
 	}
 	ps := make([]*statev1.Upstream, len(us))
 	for i, u := range us {
-		ps[i] = &statev1.Upstream{Job: u.Job, Run: string(u.Run), State: uint32(u.State)}
+		ps[i] = &statev1.Upstream{Job: u.Job, Run: string(u.Run), State: uint32(u.State), ResultLost: u.ResultLost}
 	}
 	return ps
 }
@@ -62,7 +62,7 @@ func UpstreamFromProto(ps []*statev1.Upstream) []state.Upstream {
 	}
 	us := make([]state.Upstream, len(ps))
 	for i, p := range ps {
-		us[i] = state.Upstream{Job: p.GetJob(), Run: state.RunID(p.GetRun()), State: runState(p.GetState())}
+		us[i] = state.Upstream{Job: p.GetJob(), Run: state.RunID(p.GetRun()), State: runState(p.GetState()), ResultLost: p.GetResultLost()}
 	}
 	return us
 }
@@ -85,6 +85,7 @@ func (w *wire) chain(c *state.Chain) {
 		inner.text(1, u.Job)
 		inner.text(2, string(u.Run))
 		inner.number(3, int64(u.State))
+		inner.flag(4, u.ResultLost)
 		w.nested(81, inner)
 	}
 }

@@ -100,7 +100,7 @@ var (
 		}
 	})
 	upstreams = rapid.Custom(func(t *rapid.T) state.Upstream {
-		return state.Upstream{Job: texts.Draw(t, "job"), Run: state.RunID(texts.Draw(t, "run")), State: states.Draw(t, "state")}
+		return state.Upstream{Job: texts.Draw(t, "job"), Run: state.RunID(texts.Draw(t, "run")), State: states.Draw(t, "state"), ResultLost: rapid.Bool().Draw(t, "result lost")}
 	})
 	chains = rapid.Custom(func(t *rapid.T) state.Chain {
 		return state.Chain{Correlation: texts.Draw(t, "correlation"), Upstream: emptyIsNil(rapid.SliceOfN(upstreams, 0, 3)).Draw(t, "upstream")}

@@ -273,6 +273,7 @@ func (s *Store) followAll(ctx context.Context, a *state.Advance, r *request, edg
 			chain := codec.ChainFromProto(e.record)
 			g.follow.Run, g.follow.State, g.follow.Recorded = string(e.run), e.record.GetState(), e.record.GetRecorded()
 			g.follow.Correlation = chain.Correlate(g.upstream.Name, e.run)
+			g.follow.Result = len(e.result) > 0
 			results[i], fresh[i] = e.result, true
 		}
 		complete = complete && g.follow.GetRun() != ""
@@ -293,8 +294,9 @@ func (s *Store) followAll(ctx context.Context, a *state.Advance, r *request, edg
 			results[i] = kept.Value
 		}
 		up := state.Upstream{Job: edges[i].upstream.Name, Run: state.RunID(f.GetRun()), State: state.RunState(f.GetState())}
+		up.ResultLost = f.GetResult() && results[i] == nil // by retention, while others were waited for
 		chain.Upstream = append(chain.Upstream, up)
-		given[i] = givenResult{Job: up.Job, Run: string(up.Run), State: up.State.String()}
+		given[i] = givenResult{Job: up.Job, Run: string(up.Run), State: up.State.String(), ResultLost: up.ResultLost}
 		if results[i] != nil {
 			given[i].Result = base64.StdEncoding.EncodeToString(results[i])
 		}
@@ -302,6 +304,7 @@ func (s *Store) followAll(ctx context.Context, a *state.Advance, r *request, edg
 			last, chain.Correlation = f.GetRecorded(), f.GetCorrelation()
 		}
 		edges[i].follow.Run, edges[i].follow.State, edges[i].follow.Recorded, edges[i].follow.Correlation = "", 0, 0, ""
+		edges[i].follow.Result = false
 		edges[i].moved = true
 	}
 	payload, err := json.Marshal(given)
@@ -317,6 +320,8 @@ type givenResult struct {
 	Run    string `json:"run"`
 	State  string `json:"state"`
 	Result string `json:"result,omitempty"`
+	// ResultLost: it left a result, which has been removed since.
+	ResultLost bool `json:"resultLost,omitempty"`
 }
 
 // makeAfter has a request make a run. That of a paused job is skipped at once.

@@ -226,6 +226,40 @@ func TestAdvanceChainOfAll(t *testing.T) {
 	require.Len(t, r.advanced(term, c), 1)
 }
 
+// A result that retention removes while another job's end is waited for is told to be lost,
+// and only that.
+func TestAdvanceChainOfSweptResults(t *testing.T) {
+	r := newRig(t)
+	a, b := r.mustAfter("a"), r.mustAfter("b")
+	c := r.mustAfter("c", "a", "b")
+	term := r.lead("l")
+	meets := func(n int, result string) state.Record {
+		r.ends(a, n, state.StateSucceeded, result)
+		require.Empty(t, r.advanced(term, c))
+		r.ends(a, n+1, state.StateFailed, "")
+		require.Empty(t, r.advanced(term, c))
+		sweeps(t, r.s, term, r.everything(a.ID, 1))
+		_, ok := r.record(a.ID, slotRun(n))
+		require.False(t, ok)
+		r.ends(b, n+2, state.StateSucceeded, "of b")
+		runs := r.advanced(term, c)
+		require.Len(t, runs, 1)
+		entry, err := r.s.GetRun(t.Context(), c.ID, runs[0])
+		require.NoError(t, err)
+		payload, err := r.s.GetPayload(t.Context(), c.ID, runs[0])
+		require.NoError(t, err)
+		return state.Record{Chain: entry.Pending.Chain, Tail: payload}
+	}
+	lost := meets(1, "one")
+	require.Equal(t, []state.Upstream{
+		{Job: "a", Run: slotRun(1), State: state.StateSucceeded, ResultLost: true}, {Job: "b", Run: slotRun(3), State: state.StateSucceeded},
+	}, lost.Upstream)
+	require.JSONEq(t, `[{"job": "a", "run": "20261130T020100Z", "state": "succeeded", "resultLost": true},
+		{"job": "b", "run": "20261130T020300Z", "state": "succeeded", "result": "b2YgYg=="}]`, string(lost.Tail))
+	none := meets(5, "")
+	require.False(t, none.Upstream[0].ResultLost, "it left none")
+}
+
 // What would run after another while its job is paused has a verdict that says so.
 func TestAdvanceChainOfPausedJob(t *testing.T) {
 	r := newRig(t)

@@ -224,7 +224,10 @@ type Run struct {
 	Upstream []string `protobuf:"bytes,81,rep,name=upstream,proto3" json:"upstream,omitempty"`
 	// Attempts that began without a claim, and could not be recorded before the run was
 	// decided otherwise: it may have run twice. See JobSpec.store_outage.
-	Doubles       []*Attempt `protobuf:"bytes,90,rep,name=doubles,proto3" json:"doubles,omitempty"`
+	Doubles []*Attempt `protobuf:"bytes,90,rep,name=doubles,proto3" json:"doubles,omitempty"`
+	// Those of them whose results were removed by retention before the run was made, which was
+	// not given them.
+	LostResults   []string `protobuf:"bytes,84,rep,name=lost_results,json=lostResults,proto3" json:"lost_results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -409,6 +412,13 @@ func (x *Run) GetUpstream() []string {
 func (x *Run) GetDoubles() []*Attempt {
 	if x != nil {
 		return x.Doubles
+	}
+	return nil
+}
+
+func (x *Run) GetLostResults() []string {
+	if x != nil {
+		return x.LostResults
 	}
 	return nil
 }
@@ -1737,7 +1747,7 @@ var File_leaderd_v1_run_proto protoreflect.FileDescriptor
 const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\n" +
 	"\x14leaderd/v1/run.proto\x12\n" +
-	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdd\b\n" +
+	"leaderd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\t\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.leaderd.v1.Run.StateR\x05state\x12\x16\n" +
@@ -1764,7 +1774,8 @@ const file_leaderd_v1_run_proto_rawDesc = "" +
 	"\acarried\x18\x1f \x03(\v2\x19.leaderd.v1.CarriedShardsR\acarried\x12 \n" +
 	"\vcorrelation\x18P \x01(\tR\vcorrelation\x12\x1a\n" +
 	"\bupstream\x18Q \x03(\tR\bupstream\x12-\n" +
-	"\adoubles\x18Z \x03(\v2\x13.leaderd.v1.AttemptR\adoubles\"\x8a\x02\n" +
+	"\adoubles\x18Z \x03(\v2\x13.leaderd.v1.AttemptR\adoubles\x12!\n" +
+	"\flost_results\x18T \x03(\tR\vlostResults\"\x8a\x02\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x11\n" +

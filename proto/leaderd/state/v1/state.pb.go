@@ -965,7 +965,9 @@ type Upstream struct {
 	// The run.
 	Run string `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
 	// state.RunState: its verdict.
-	State         uint32 `protobuf:"varint,3,opt,name=state,proto3" json:"state,omitempty"`
+	State uint32 `protobuf:"varint,3,opt,name=state,proto3" json:"state,omitempty"`
+	// It had left a result, which was removed before the other run was made.
+	ResultLost    bool `protobuf:"varint,4,opt,name=result_lost,json=resultLost,proto3" json:"result_lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1021,6 +1023,13 @@ func (x *Upstream) GetState() uint32 {
 	return 0
 }
 
+func (x *Upstream) GetResultLost() bool {
+	if x != nil {
+		return x.ResultLost
+	}
+	return false
+}
+
 // Follow is the value of followers/…: that a job runs after another, and how far the
 // other's ends have been looked at.
 type Follow struct {
@@ -1037,7 +1046,9 @@ type Follow struct {
 	// When that was written.
 	Recorded int64 `protobuf:"varint,5,opt,name=recorded,proto3" json:"recorded,omitempty"`
 	// The chain that it is of.
-	Correlation   string `protobuf:"bytes,6,opt,name=correlation,proto3" json:"correlation,omitempty"`
+	Correlation string `protobuf:"bytes,6,opt,name=correlation,proto3" json:"correlation,omitempty"`
+	// It had left a result.
+	Result        bool `protobuf:"varint,7,opt,name=result,proto3" json:"result,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1112,6 +1123,13 @@ func (x *Follow) GetCorrelation() string {
 		return x.Correlation
 	}
 	return ""
+}
+
+func (x *Follow) GetResult() bool {
+	if x != nil {
+		return x.Result
+	}
+	return false
 }
 
 // Place is the value of gates/….
@@ -3360,11 +3378,13 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x1a\n" +
 	"\brecorded\x18\x03 \x01(\x03R\brecorded\x12\x12\n" +
 	"\x04tail\x18\x04 \x01(\fR\x04tail\x12!\n" +
-	"\foutput_bytes\x18\x05 \x01(\x03R\voutputBytes\"D\n" +
+	"\foutput_bytes\x18\x05 \x01(\x03R\voutputBytes\"e\n" +
 	"\bUpstream\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\tR\x03run\x12\x14\n" +
-	"\x05state\x18\x03 \x01(\rR\x05state\"\xa5\x01\n" +
+	"\x05state\x18\x03 \x01(\rR\x05state\x12\x1f\n" +
+	"\vresult_lost\x18\x04 \x01(\bR\n" +
+	"resultLost\"\xbd\x01\n" +
 	"\x06Follow\x12\x16\n" +
 	"\x06cursor\x18\x01 \x01(\x03R\x06cursor\x12\x1d\n" +
 	"\n" +
@@ -3372,7 +3392,8 @@ const file_leaderd_state_v1_state_proto_rawDesc = "" +
 	"\x03run\x18\x03 \x01(\tR\x03run\x12\x14\n" +
 	"\x05state\x18\x04 \x01(\rR\x05state\x12\x1a\n" +
 	"\brecorded\x18\x05 \x01(\x03R\brecorded\x12 \n" +
-	"\vcorrelation\x18\x06 \x01(\tR\vcorrelation\"I\n" +
+	"\vcorrelation\x18\x06 \x01(\tR\vcorrelation\x12\x16\n" +
+	"\x06result\x18\a \x01(\bR\x06result\"I\n" +
 	"\x05Place\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\tR\x03run\x12\x1c\n" +

@@ -188,15 +188,18 @@ func (t *term) overtaken(e *entry, now time.Time) bool {
 	case v.CatchUpMost == 0 || now.Sub(micros(e.start)) > v.CatchUpAge:
 		return true
 	case v.CatchUp == state.CatchUpAll:
-		newer := 0
+		newer, most := 0, v.CatchUpMost
+		if 2*t.counted() >= t.cfg.MaxOpen {
+			most = 1 // however many it wants, others need the room
+		}
 		for _, o := range e.job.open {
 			if o.slot() && o.due > e.due && o.start <= now.UnixMicro() {
 				newer++
 			}
 		}
-		return newer >= v.CatchUpMost
+		return newer >= most
 	}
-	if !v.Exclusive && 2*(len(t.open)-t.early) < t.cfg.MaxOpen {
+	if !v.Exclusive && 2*t.counted() < t.cfg.MaxOpen {
 		return false // there is room to keep it
 	}
 	next := v.NextSlot(micros(e.due))

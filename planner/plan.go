@@ -2,12 +2,16 @@ package planner
 
 import "time"
 
-// plan pops what is due within the horizon off the timeline, as far as the
-// bound on open entries allows. Those of shards whose run has begun, that wait for others, or are caught up one
-// after another, are not counted: what is due now must not wait for them.
+// counted are the open entries that are bounded: not those of shards whose run has begun,
+// that wait for others, or are caught up one after another, since what is due now must not
+// wait for them.
+func (t *term) counted() int { return len(t.open) - t.early - t.queued - t.catchUps - t.begun }
+
+// plan pops what is due within the horizon off the timeline, as far as the bound on
+// open entries allows.
 func (t *term) plan(now time.Time) {
 	until := now.Add(t.cfg.Horizon)
-	for len(t.open)-t.early-t.queued-t.catchUps-t.begun < t.cfg.MaxOpen && t.ctx.Err() == nil {
+	for t.counted() < t.cfg.MaxOpen && t.ctx.Err() == nil {
 		job, slot, ok := t.timeline.pop(until)
 		if !ok {
 			t.planned = later(t.planned, until)

@@ -112,6 +112,29 @@ func TestHedgesAreThoseThatWereMade(t *testing.T) {
 	require.InDelta(t, 1, hedges(), 0)
 }
 
+// A job that wants every slot caught up keeps no other from being planned: where the
+// room becomes scarce only its newest slots are kept.
+func TestAStuckJobThatWantsAllLeavesRoom(t *testing.T) {
+	tm := newTestTerm(t)
+	tm.cfg.MaxOpen = 200
+	v := compile(&state.Job{
+		ID:        state.JobID{Namespace: "default", Name: "all"},
+		Spec:      state.JobSpec{Schedules: []string{"* * * * * *"}, NoOp: true, CatchUp: state.CatchUpAll, CatchUpLimit: 1000, StartDeadline: time.Hour},
+		Effective: epoch, Anchor: epoch, Revision: 1,
+	}, nil)
+	require.NoError(t, v.Broken)
+	job := tm.newTimed(v)
+	first := tm.opened(job, epoch)
+	for tm.counted() < 99 {
+		tm.opened(job, epoch.Add(time.Duration(tm.counted())*time.Second))
+	}
+	now := epoch.Add(time.Minute)
+	require.False(t, tm.overtaken(first, now))
+	last := tm.opened(job, epoch.Add(59*time.Second+time.Millisecond))
+	require.True(t, tm.overtaken(first, now))
+	require.False(t, tm.overtaken(last, epoch.Add(59*time.Second+time.Millisecond)))
+}
+
 // One shard of a slot's run is enough to find that the run has to wait: no entry of
 // another one holds the watermark from then on.
 func TestAQueuedRunLeavesNoShardBehind(t *testing.T) {

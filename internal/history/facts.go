@@ -189,13 +189,12 @@ type Attempt struct {
 // Run is a run or verdict as it was read at the end.
 type Run struct {
 	Job, ID, State, Reason string
-	// LimitKey is the key by which it counts at limits that are per key.
-	LimitKey string
-	// Generation is of the version that it ran; 0: not known.
+	// LimitKey is the key by which it counts at limits that are per key. Generation is of
+	// the version that it ran; 0: not known.
+	LimitKey   string
 	Generation int64
 	Due, Until time.Time
-	// Count is how many slots the verdict stands for, from Due to Until.
-	Count int64
+	Count      int64 // how many slots the verdict stands for, from Due to Until
 	// Attempts, the oldest first. Of more than 20 some are left out. Doubles is how many
 	// further ones began without a claim.
 	Attempts []Attempt

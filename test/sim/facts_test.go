@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -211,6 +212,7 @@ func (c *checker) logFacts(f *past.Facts) {
 		})
 	}
 	standing := map[string]int{}
+	begun := map[string]int64{} // by job, run and shard: the revision of the first claim
 	written := map[runKey]state.Record{}
 	for i := range c.audit {
 		e := &c.audit[i]
@@ -229,7 +231,17 @@ func (c *checker) logFacts(f *past.Facts) {
 			v.State = r.State.String()
 			v.Job, v.Run = r.Job.String(), string(r.Run)
 			f.Verdicts = append(f.Verdicts, v)
+		case "active":
+			if _, ok := begun[rest]; !ok {
+				begun[rest] = e.revision
+			}
 		case "checkpoints":
+			if first, ok := begun[rest]; e.Deleted && (!ok || first == e.revision) {
+				// A run of one piece was retried that is split by now: its shard has nothing.
+				f.Checkpoints = slices.DeleteFunc(f.Checkpoints, func(p past.Checkpoint) bool {
+					return fmt.Sprintf("%s/%s/%d", p.Job, p.Run, p.Shard) == rest
+				})
+			}
 			if p, ok := e.checkpoint(); ok {
 				f.Checkpoints = append(f.Checkpoints, p)
 			}

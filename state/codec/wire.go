@@ -47,11 +47,20 @@ func (w *wire) bytes(field protowire.Number, b []byte) {
 
 func (w *wire) attempts(field protowire.Number, as []state.Attempt) {
 	for i := range as {
-		var room [192]byte
-		inner := wire(room[:0])
-		inner.attempt(&as[i])
-		*w = protowire.AppendBytes(protowire.AppendTag(*w, field, protowire.BytesType), inner)
+		*w = protowire.AppendTag(*w, field, protowire.BytesType)
+		at := len(*w)
+		w.attempt(&as[i])
+		w.insertSize(at)
 	}
+}
+
+// insertSize puts the length of all that was written since in front of it.
+func (w *wire) insertSize(at int) {
+	n := len(*w) - at
+	size := protowire.SizeVarint(uint64(n)) //nolint:gosec // a length
+	*w = append(*w, make([]byte, size)...)
+	copy((*w)[at+size:], (*w)[at:at+n])
+	protowire.AppendVarint((*w)[at:at], uint64(n)) //nolint:gosec // a length
 }
 
 func (w *wire) attempt(a *state.Attempt) {

@@ -15,16 +15,13 @@ var relations = [...]pb.Compare_CompareResult{
 	kv.Greater:  pb.Compare_GREATER,
 }
 
-// Slots hold one message with all that hangs below it, so that a transaction of
+// Slots hold one message with all that mostly hangs below it, so that a transaction of
 // many operations costs a handful of allocations and not several for each.
 type (
 	compareSlot struct {
-		msg     pb.Compare
-		create  pb.Compare_CreateRevision
-		mod     pb.Compare_ModRevision
-		version pb.Compare_Version
-		value   pb.Compare_Value
-		lease   pb.Compare_Lease
+		msg    pb.Compare
+		create pb.Compare_CreateRevision
+		mod    pb.Compare_ModRevision
 	}
 	getSlot struct {
 		msg pb.RequestOp
@@ -174,14 +171,11 @@ func (e *encoder) compare(c *kv.Compare) *pb.Compare {
 		s.mod.ModRevision = c.Int
 		s.msg.Target, s.msg.TargetUnion = pb.Compare_MOD, &s.mod
 	case kv.TargetVersion:
-		s.version.Version = c.Int
-		s.msg.Target, s.msg.TargetUnion = pb.Compare_VERSION, &s.version
+		s.msg.Target, s.msg.TargetUnion = pb.Compare_VERSION, &pb.Compare_Version{Version: c.Int}
 	case kv.TargetLease:
-		s.lease.Lease = c.Int
-		s.msg.Target, s.msg.TargetUnion = pb.Compare_LEASE, &s.lease
+		s.msg.Target, s.msg.TargetUnion = pb.Compare_LEASE, &pb.Compare_Lease{Lease: c.Int}
 	case kv.TargetValue:
-		s.value.Value = e.bytes(c.Value)
-		s.msg.Target, s.msg.TargetUnion = pb.Compare_VALUE, &s.value
+		s.msg.Target, s.msg.TargetUnion = pb.Compare_VALUE, &pb.Compare_Value{Value: e.bytes(c.Value)}
 	}
 	return &s.msg
 }

@@ -132,12 +132,12 @@ const (
 // Op is one operation of a transaction. Use the constructors.
 type Op struct {
 	Kind  OpKind
+	Keys  bool // OpGet: leave values and leases out
 	Key   string
 	End   string // OpGet, OpDelete: the range [Key, End); empty means Key alone
 	Value []byte // OpPut
 	Lease LeaseID
 	Limit int64 // OpGet: 0 means no limit
-	Keys  bool  // OpGet: leave values and leases out
 	Txn   *Txn  // OpTxn; nil means a transaction of nothing
 }
 

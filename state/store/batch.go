@@ -34,13 +34,9 @@ var ErrClosed = errors.New("store closed")
 
 // request is one caller's transaction on its way through group commit.
 type request struct {
-	// guards are conditions that many requests share. They are compared once for
-	// a whole batch. If one fails there, each request is checked alone, under
-	// alone and implied instead: what the guards stand for, as far as it concerns
-	// this one. guards and alone may be shared, and are not written to.
-	guards, alone []kv.Compare
-	implied       kv.Compare // without a key: none
-	txn           kv.Txn
+	common  *common     // what many requests share; nil: nothing
+	implied *kv.Compare // what common's guards stand for beside alone; nil: nothing
+	txn     kv.Txn
 	// writes and reads are hashes of the keys (or of wider things, see claim)
 	// that the request changes and relies on.
 	writes, reads []uint64
@@ -52,10 +48,25 @@ type request struct {
 	shared bool // the answer was given under guards; the asker may read it
 }
 
+// common are conditions that many requests share: guards are compared once for a whole
+// batch. If one fails there, each request is checked by itself, under alone instead: what
+// the guards stand for, as far as it concerns that one. It is shared, and not written to.
+type common struct{ guards, alone []kv.Compare }
+
+var noCommon common
+
+// conditions are those that the request has in common with others.
+func (r *request) conditions() *common {
+	if r.common == nil {
+		return &noCommon
+	}
+	return r.common
+}
+
 // guard adds conditions that hold for the request in a batch as well as alone.
 func (r *request) guard(c ...kv.Compare) {
-	r.guards = append(slices.Clip(r.guards), c...)
-	r.alone = append(slices.Clip(r.alone), c...)
+	has := r.conditions()
+	r.common = &common{append(slices.Clip(has.guards), c...), append(slices.Clip(has.alone), c...)}
 }
 
 // gone tells whether the caller has gone.

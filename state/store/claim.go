@@ -101,6 +101,7 @@ type claiming struct {
 	places string // the prefix of the gate's places, of which it takes one; empty: it takes none
 	limits []limitTry
 	again  bool // a try was refused
+	try    claimTry
 }
 
 // recordOf is where the record is made that a claim asks for: in the claim, unless the
@@ -204,9 +205,10 @@ func (s *Store) tryClaim(ctx context.Context, a *claiming, closed state.Closed) 
 		closed.Revision = c.ClosedRevision
 	}
 	changed := s.changed.get()
-	t := &claimTry{
-		c: c, live: a.live, slot: a.slot, last: a.last, closed: closed.Revision, changed: changed,
-		seen: s.holders.unchanged(c.Job, c.JobRevision, changed), places: a.places,
+	t := &a.try
+	*t = claimTry{
+		claiming: a, closed: closed.Revision, changed: changed,
+		seen: s.holders.unchanged(c.Job, c.JobRevision, changed),
 	}
 	if len(a.limits) > 0 {
 		t.limits = slices.Clone(a.limits)

@@ -12,16 +12,12 @@ import (
 // claimTry is a claim with what this try assumes of the state that it will
 // meet.
 type claimTry struct {
-	c      *state.Claim
-	live   *state.Live
-	slot   bool
-	last   holder // what is at the gate
-	closed int64  // revision of the closed part of the timeline
+	*claiming
+	closed int64 // revision of the closed part of the timeline
 	// changed is the revision of the last change of any job that is known, and
 	// seen tells that the job was as planned then.
 	changed int64
 	seen    bool
-	places  string // the prefix of the gate's places, of which it takes live.Place
 	limits  []limitTry
 	inVain  bool // it is known that it would be refused
 	// circuit is what the claim does with its run's circuit; nil: it has none.
@@ -49,13 +45,14 @@ func (s *Store) claimRequest(t *claimTry, value []byte) {
 	k := s.keys.names(live)
 	room := &struct {
 		request
+		implied   kv.Compare
 		ifRoom    [3]kv.Compare
 		thenRoom  [2]kv.Op
 		readRoom  [4]uint64
 		writeRoom [3]uint64
 	}{}
 	r := &room.request
-	r.guards, r.alone = s.shared.of(s, terms{owner: live.Owner, closed: t.closed, changed: t.changed})
+	r.common = s.shared.of(s, terms{owner: live.Owner, closed: t.closed, changed: t.changed})
 	r.txn.If = room.ifRoom[:0]
 	if !mutant.Off(mutant.History) {
 		r.txn.If = append(r.txn.If, absent(k.history))
@@ -65,7 +62,8 @@ func (s *Store) claimRequest(t *claimTry, value []byte) {
 	switch job := unchanged(k.job, c.JobRevision); {
 	case mutant.Off(mutant.JobRevision):
 	case t.seen:
-		r.implied = job
+		room.implied = job
+		r.implied = &room.implied
 	default:
 		r.txn.If = append(r.txn.If, job)
 	}
@@ -136,13 +134,13 @@ type sharedGuards struct{ last atomic.Pointer[guardsOf] }
 
 type guardsOf struct {
 	terms
-	guards, alone []kv.Compare
+	common
 }
 
-// of answers the conditions of a batch of claims, and those of each claim alone.
-func (g *sharedGuards) of(s *Store, t terms) (guards, alone []kv.Compare) {
+// of answers the conditions of claims.
+func (g *sharedGuards) of(s *Store, t terms) *common {
 	if last := g.last.Load(); last != nil && last.terms == t {
-		return last.guards, last.alone
+		return &last.common
 	}
 	var r request
 	if !mutant.Off(mutant.Registration) {
@@ -151,11 +149,12 @@ func (g *sharedGuards) of(s *Store, t terms) (guards, alone []kv.Compare) {
 	if !mutant.Off(mutant.Closed) {
 		r.guard(unchanged(s.closedKey, t.closed))
 	}
+	now := &guardsOf{t, *r.conditions()}
 	if !mutant.Off(mutant.JobsChanged) {
-		r.guards = append(r.guards, unchanged(s.changedKey, t.changed))
+		now.guards = append(slices.Clip(now.guards), unchanged(s.changedKey, t.changed))
 	}
-	g.last.Store(&guardsOf{t, slices.Clip(r.guards), slices.Clip(r.alone)})
-	return r.guards, r.alone
+	g.last.Store(now)
+	return &now.common
 }
 
 // registered holds while the owner's registration stands.

@@ -60,7 +60,7 @@ type load struct {
 // fits adds r to the load, unless it would be too much.
 func (l *load) fits(r *request) bool {
 	guards := l.guards
-	for _, g := range r.guards {
+	for _, g := range r.conditions().guards {
 		guards = addGuard(guards, g)
 	}
 	compares, writes, bytes := l.compares+len(r.txn.If), l.writes+len(r.txn.Then), l.bytes+r.bytes
@@ -173,7 +173,7 @@ func join(batch []*request, how shape) kv.Txn {
 	var t kv.Txn
 	if how != single {
 		for _, r := range batch {
-			for _, g := range r.guards {
+			for _, g := range r.conditions().guards {
 				t.If = addGuard(t.If, g)
 			}
 		}
@@ -206,13 +206,14 @@ func join(batch []*request, how shape) kv.Txn {
 
 // alone is a request's transaction under its own conditions.
 func alone(r *request) kv.Txn {
-	if len(r.alone) == 0 && r.implied.Key == "" {
+	own := r.conditions().alone
+	if len(own) == 0 && r.implied == nil {
 		return r.txn
 	}
 	t := r.txn
-	t.If = append(make([]kv.Compare, 0, len(r.alone)+1+len(t.If)), r.alone...)
-	if r.implied.Key != "" {
-		t.If = append(t.If, r.implied)
+	t.If = append(make([]kv.Compare, 0, len(own)+1+len(r.txn.If)), own...)
+	if r.implied != nil {
+		t.If = append(t.If, *r.implied)
 	}
 	t.If = append(t.If, r.txn.If...)
 	return t

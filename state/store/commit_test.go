@@ -75,9 +75,9 @@ func TestBatchFlat(t *testing.T) {
 			r.b.missed = func() { missed++ }
 			qs := r.news(10)
 			for i, q := range qs {
-				q.guards = []kv.Compare{present("nowhere")}
+				q.common = &common{guards: []kv.Compare{present("nowhere")}}
 				if i == 3 {
-					q.alone = []kv.Compare{present("nowhere")}
+					q.common.alone = []kv.Compare{present("nowhere")}
 				}
 			}
 			for i, a := range r.gathered(t, qs...) {

@@ -49,19 +49,20 @@ func (s *Store) StartFinish(ctx context.Context, f *state.Finish, done func(stat
 		done(s.finishAnswer(f, status, err))
 		return
 	}
-	answer := func(rep reply) {
-		status, err := s.finished(ctx, e, rep.res, gaveUp(ctx, rep.err))
-		done(s.finishAnswer(f, status, err))
-	}
 	e.request.stop = ctx.Done()
 	e.request.asker = askerFunc(func(rep reply) {
 		if rep.err == nil && !rep.res.Succeeded {
-			s.batch.flushes.Go(func() { answer(rep) }) // it reads why
+			s.batch.flushes.Go(func() { s.answerFinish(ctx, e, rep, done) }) // it reads why
 			return
 		}
-		answer(rep)
+		s.answerFinish(ctx, e, rep, done)
 	})
 	s.batch.submit(e.request)
+}
+
+func (s *Store) answerFinish(ctx context.Context, e *ending, rep reply, done func(state.TokenStatus, error)) {
+	status, err := s.finished(ctx, e, rep.res, gaveUp(ctx, rep.err))
+	done(s.finishAnswer(e.of, status, err))
 }
 
 func (s *Store) finishAnswer(f *state.Finish, status state.TokenStatus, err error) (state.TokenStatus, error) {
@@ -90,7 +91,8 @@ func (s *Store) beginFinish(f *state.Finish) (*ending, state.TokenStatus, error)
 	}
 	e := &ending{of: f, to: f.Attempt.State}
 	live := *f.Live
-	live.Attempts = attemptsWith(live.Attempts, &f.Attempt)
+	var room [1]state.Attempt // most runs have one
+	live.Attempts = attemptsWith(room[:0], live.Attempts, &f.Attempt)
 	if !f.Retry.IsZero() {
 		e.to = state.StateWaiting
 		live.State, live.Owner, live.NextTry = e.to, state.Owner{}, f.Retry
@@ -202,10 +204,9 @@ func checkFinish(f *state.Finish) error {
 }
 
 // attemptsWith is as and its end, without the oldest but for the first where
-// they are too many. It leaves as alone.
-func attemptsWith(as []state.Attempt, end *state.Attempt) []state.Attempt {
-	all := make([]state.Attempt, 0, len(as)+1)
-	all = append(append(all, as...), *end)
+// they are too many, in room if that is enough. It leaves as alone.
+func attemptsWith(room, as []state.Attempt, end *state.Attempt) []state.Attempt {
+	all := append(append(room, as...), *end)
 	if over := len(all) - state.MaxAttemptRecords; over > 0 {
 		all = append(all[:1], all[1+over:]...)
 	}
@@ -283,8 +284,8 @@ func (s *Store) tokenRequest(l *state.Live) (*request, names) {
 	k := s.keys.names(l)
 	room := &struct {
 		request
-		ifRoom    [3]kv.Compare
-		thenRoom  [3]kv.Op
+		ifRoom    [2]kv.Compare
+		thenRoom  [2]kv.Op
 		readRoom  [3]uint64
 		writeRoom [3]uint64
 	}{}

@@ -31,7 +31,7 @@ func (s *Store) MarkLost(ctx context.Context, term state.Term, l state.Live, now
 
 func (s *Store) markLost(ctx context.Context, term state.Term, l *state.Live, now time.Time) (state.Live, bool, error) {
 	next := *l
-	next.Attempts = attemptsWith(l.Attempts, &state.Attempt{
+	next.Attempts = attemptsWith(nil, l.Attempts, &state.Attempt{
 		Number: l.Attempt, Node: l.Owner.Node, Token: l.Token, Term: l.Term, Claimed: l.Claimed, Ended: now,
 		State: state.StateLost, Error: "the executor's registration ended",
 	})

@@ -29,7 +29,7 @@ func (d *desk) crash(r *run, p any) runner.Outcome {
 	if p != nil {
 		crash = fmt.Sprintf("panic: %v", p)
 	}
-	d.log.Error("a run crashed", "job", r.key.job, "run", r.key.run, "shard", r.key.shard,
+	d.log.Error("a run crashed", "job", r.entry.key.job, "run", r.entry.key.run, "shard", r.entry.key.shard,
 		"err", crash, "stack", string(debug.Stack()))
 	return runner.Outcome{State: state.StateFailed, Error: crash, Crashed: true, Ended: d.clock()}
 }
@@ -68,11 +68,11 @@ func (d *desk) over(r *run, status state.TokenStatus) {
 	}
 	if status == state.TokenFenced && d.trusted() {
 		d.log.Warn("the end of a run was fenced although this node's registration stands; its verdict is not stored",
-			"job", r.key.job, "run", r.key.run, "shard", r.key.shard, "attempt", r.key.attempt,
+			"job", r.entry.key.job, "run", r.entry.key.run, "shard", r.entry.key.shard, "attempt", r.entry.key.attempt,
 			"state", f.Attempt.State, "token", r.live.Token)
 	}
 	if d.log.IsDebug() {
-		d.log.Debug("run ended", "job", r.key.job, "run", r.key.run, "shard", r.key.shard, "attempt", r.key.attempt,
+		d.log.Debug("run ended", "job", r.entry.key.job, "run", r.entry.key.run, "shard", r.entry.key.shard, "attempt", r.entry.key.attempt,
 			"state", n.state, "lateness", r.lateness, "err", f.Attempt.Error)
 	}
 	hooks := status == state.TokenStored && len(f.Hooks) > 0 && f.Retry.IsZero()
@@ -111,7 +111,7 @@ func (r *run) ending(o *runner.Outcome) {
 		Live: r.live,
 		List: list,
 		Attempt: state.Attempt{
-			Number:   int(r.key.attempt),
+			Number:   int(r.entry.key.attempt),
 			Node:     r.live.Owner.Node,
 			Token:    r.live.Token,
 			Term:     r.live.Term,
@@ -122,7 +122,7 @@ func (r *run) ending(o *runner.Outcome) {
 			HasCode:  o.HasCode,
 			Error:    clip(o.Error),
 		},
-		Reason: r.reason,
+		Reason: f.Reason, // where the work did not begin
 		Detail: clipTo(o.Unkept, state.MaxDetailBytes),
 		Result: o.Result,
 	}
@@ -143,7 +143,7 @@ func (r *run) ending(o *runner.Outcome) {
 	r.relateEnd(f)
 	if r.out != nil {
 		if err := errors.Join(r.out.Close(), o.OutputErr); err != nil {
-			r.desk.log.Warn("output of a run is not complete", "job", r.key.job, "run", r.key.run, "shard", r.key.shard, "err", err)
+			r.desk.log.Warn("output of a run is not complete", "job", r.entry.key.job, "run", r.entry.key.run, "shard", r.entry.key.shard, "err", err)
 		}
 		f.Tail, f.OutputBytes = r.out.Tail(), r.out.Bytes()
 	}
@@ -192,21 +192,23 @@ func (d *desk) recorded(r *run, status state.TokenStatus, err error) bool {
 func (d *desk) recordAgain(r *run, err error) {
 	f := &r.end
 	if d.final.Err() != nil {
-		d.log.Warn("the end of a run is given up with the registration", "job", r.key.job, "run", r.key.run,
-			"shard", r.key.shard, "state", f.Attempt.State, "err", err)
+		d.log.Warn("the end of a run is given up with the registration", "job", r.entry.key.job, "run", r.entry.key.run,
+			"shard", r.entry.key.shard, "state", f.Attempt.State, "err", err)
 		d.over(r, 0)
 		return
 	}
 	if r.tries == 0 {
-		d.log.Warn("the end of a run is not stored, trying on", "job", r.key.job, "run", r.key.run,
-			"shard", r.key.shard, "err", err)
+		d.log.Warn("the end of a run is not stored, trying on", "job", r.entry.key.job, "run", r.entry.key.run,
+			"shard", r.entry.key.shard, "err", err)
 	}
 	if r.tries+1 == bareFinish {
 		f.Tail = nil
 	}
 	// Where final ends meanwhile it is asked once more, for the error's sake.
 	sleep(d.final, jittered(min(minUnstored<<min(r.tries, 10), maxUnstored)))
-	r.tries++
+	if r.tries < 255 {
+		r.tries++
+	}
 	d.record(r)
 }
 

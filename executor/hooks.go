@@ -68,13 +68,13 @@ func (d *desk) runHook(r *run, f *state.Finish, h *state.HookRun) {
 		<-d.hooking
 		if p := recover(); p != nil {
 			h.State, h.Error, h.Ended = state.StateFailed, clip(fmt.Sprintf("panic: %v", p)), d.clock().UTC()
-			d.log.Error("a hook crashed", "job", r.key.job, "run", r.key.run, "hook", h.Name, "err", h.Error, "stack", string(debug.Stack()))
+			d.log.Error("a hook crashed", "job", r.entry.key.job, "run", r.entry.key.run, "hook", h.Name, "err", h.Error, "stack", string(debug.Stack()))
 		}
 	}()
 	hook := r.plan.spec.policy.Hooks.Of(h.Name)
 	a := &f.Attempt
 	t := runner.Task{
-		Job: r.key.job, Run: r.key.run, Shards: 1, Attempt: a.Number, Token: a.Token, Chain: r.live.Chain,
+		Job: r.entry.key.job, Run: r.entry.key.run, Shards: 1, Attempt: a.Number, Token: a.Token, Chain: r.live.Chain,
 		Timeout: hook.Timeout, KillGrace: r.plan.spec.policy.KillGrace, Kill: d.kill,
 		Command: hook.Command, HTTP: hook.HTTP,
 		After: &runner.HookOf{
@@ -94,7 +94,7 @@ func (d *desk) runHook(r *run, f *state.Finish, h *state.HookRun) {
 	h.State, h.Started, h.Ended = o.State, o.Started.UTC(), o.Ended.UTC()
 	h.ExitCode, h.HasCode, h.Error, h.Tail = o.ExitCode, o.HasCode, clip(o.Error), out.kept
 	if h.State != state.StateSucceeded {
-		d.log.Warn("a hook did not end well", "job", r.key.job, "run", r.key.run, "hook", h.Name, "state", h.State, "err", h.Error)
+		d.log.Warn("a hook did not end well", "job", r.entry.key.job, "run", r.entry.key.run, "hook", h.Name, "state", h.State, "err", h.Error)
 	}
 }
 
@@ -102,9 +102,9 @@ func (d *desk) runHook(r *run, f *state.Finish, h *state.HookRun) {
 func (d *desk) noteHook(r *run, h *state.HookRun) {
 	ctx, cancel := context.WithTimeout(d.final, hookNoteTimeout)
 	defer cancel()
-	err := d.journal.NoteHook(ctx, state.HookReport{Job: r.key.job, Run: r.key.run, Token: r.live.Token, Hook: *h})
+	err := d.journal.NoteHook(ctx, state.HookReport{Job: r.entry.key.job, Run: r.entry.key.run, Token: r.live.Token, Hook: *h})
 	if err != nil {
-		d.log.Warn("what became of a hook is not stored", "job", r.key.job, "run", r.key.run, "hook", h.Name, "state", h.State, "err", err)
+		d.log.Warn("what became of a hook is not stored", "job", r.entry.key.job, "run", r.entry.key.run, "hook", h.Name, "state", h.State, "err", err)
 	}
 }
 

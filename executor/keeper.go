@@ -85,7 +85,7 @@ func (r *run) letGo(f *state.Finish) {
 	r.unkept = true
 	r.keeping.Unlock()
 	// An attempt before, or the run that this one repeats, may have left something.
-	f.Saved, f.Reported = r.key.attempt > 1 || r.plan.origin != "", r.key.attempt > 1
+	f.Saved, f.Reported = r.entry.key.attempt > 1 || r.plan.origin != "", r.entry.key.attempt > 1
 	if k == nil {
 		return
 	}
@@ -186,7 +186,7 @@ func (k *kept) save(ctx context.Context, data []byte) error {
 	k.mu.Lock()
 	k.saved = k.saved || !sp.checkpointOfJob
 	k.mu.Unlock()
-	if !k.known && r.key.attempt == 1 && !sp.checkpointOfJob {
+	if !k.known && r.entry.key.attempt == 1 && !sp.checkpointOfJob {
 		k.known = true // a run begins without one
 	}
 	c := state.Checkpoint{Live: *r.live, Data: data, Keep: sp.checkpointsKept, OfJob: sp.checkpointOfJob, Saved: r.desk.clock().UTC()}
@@ -282,7 +282,7 @@ func (k *kept) write() {
 		cancel()
 		switch {
 		case err != nil:
-			r.desk.log.Debug("progress of a run is not stored", "job", r.key.job, "run", r.key.run, "shard", r.key.shard, "err", err)
+			r.desk.log.Debug("progress of a run is not stored", "job", r.entry.key.job, "run", r.entry.key.run, "shard", r.entry.key.shard, "err", err)
 		case status != state.TokenStored:
 			r.fenced()
 			return
@@ -293,8 +293,8 @@ func (k *kept) write() {
 
 // fenced stops the work of a run whose token does not stand any more.
 func (r *run) fenced() {
-	r.desk.log.Warn("a run was fenced by what its work saves; it is stopped", "job", r.key.job, "run", r.key.run,
-		"shard", r.key.shard, "attempt", r.key.attempt, "token", r.live.Token)
+	r.desk.log.Warn("a run was fenced by what its work saves; it is stopped", "job", r.entry.key.job, "run", r.entry.key.run,
+		"shard", r.entry.key.shard, "attempt", r.entry.key.attempt, "token", r.live.Token)
 	if stop := r.stop.Load(); stop != nil {
 		(*stop)(errFenced)
 	}

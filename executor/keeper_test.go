@@ -23,7 +23,7 @@ func keep(t *testing.T, ofJob bool, attempt int32) (*run, *journal) {
 	j := &journal{revision: 100}
 	sp := &spec{checkpointOfJob: ofJob, checkpointsKept: 5}
 	d := &desk{journal: Waiting(j), clock: time.Now, metrics: newMetrics(nil), log: newDiary(hclog.NewNullLogger()), final: t.Context()}
-	r := &run{desk: d, key: &key{run: "r2", attempt: attempt}, plan: &plan{spec: sp}}
+	r := &run{desk: d, entry: &entry{key: key{run: "r2", attempt: attempt}}, plan: &plan{spec: sp}}
 	r.live = &state.Live{Job: state.JobID{Namespace: "default", Name: "a"}, Run: "r2", Token: 7}
 	return r, j
 }

@@ -32,7 +32,7 @@ func (d *desk) fill(sp *spec, n int, due int64) {
 func turnOf(d *desk, runs []*run, status state.ClaimStatus) map[string]int {
 	got := map[string]int{}
 	for _, r := range runs {
-		got[r.key.job.Name]++
+		got[r.entry.key.job.Name]++
 		r.live = &state.Live{Token: 1}
 		d.settle(r, &state.ClaimResult{Status: status}, nil, time.Millisecond, false)
 		d.leave(r)
@@ -90,7 +90,7 @@ func TestResources(t *testing.T) {
 	first, _ := d.dispatch(now)
 	names := map[string]int{}
 	for _, r := range first {
-		names[r.key.job.Name]++
+		names[r.entry.key.job.Name]++
 	}
 	require.Equal(t, map[string]int{"two": 1, "one": 1, "plain": 2}, names)
 	require.Equal(t, state.Resources{"gpu": 0}, d.spare)

@@ -7,7 +7,7 @@ import (
 
 // lists tells whether the run's attempt is at the first step of a run that lists its
 // shards.
-func (r *run) lists() bool { return r.key.shard == state.ListShard }
+func (r *run) lists() bool { return r.entry.key.shard == state.ListShard }
 
 // listing is what the record of a first step keeps of the job's shards: all but what is
 // run. It is nil for a job whose runs list none: an attempt that was begun when they did

@@ -61,9 +61,15 @@ const (
 // entry is an attempt that was planned onto this executor. The desk's mutex
 // guards it.
 type entry struct {
-	key   key
-	plan  *plan // nil once it is over; it is replaced, and never changed
+	key  key
+	plan *plan // nil once it is over; it is replaced, and never changed
+
 	place place
+	// doubt is set after a claim whose outcome is unknown: it may be ours.
+	doubt    bool
+	busy     bool // the leader was told
+	refused  bool // the leader was told since it planned it last
+	refusals uint8
 	// at is the entry's position in its heap: in ahead when it is due, in later
 	// when it is to be claimed.
 	at int64
@@ -72,14 +78,9 @@ type entry struct {
 	// token is that of the claim, and run what came of it, in place claimed.
 	token int64
 	run   *run
-	// doubt is set after a claim whose outcome is unknown: it may be ours.
-	doubt    bool
-	busy     bool   // the leader was told
-	turn     uint64 // its newest in the line
-	refusals uint8
+	turn  uint64 // its newest in the line
 	// parked is by whose ends it is claimed again, where that is in desk.parked.
-	parked  string
-	refused bool // the leader was told since it planned it last
+	parked string
 	// left is the run as it began here without a claim; nil: it has not.
 	left *unclaimed.Run
 

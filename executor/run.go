@@ -32,7 +32,6 @@ const (
 type run struct {
 	desk  *desk
 	entry *entry
-	key   *key // the entry's
 	plan  *plan
 	until int64
 	claim state.Claim
@@ -40,31 +39,29 @@ type run struct {
 	part  *state.Part // of a run that is split
 	out   *output.Writer
 	end   state.Finish
-	tries int // to have its end stored
 
-	called   bool // it stood in the line for room
-	applied  bool // the overlap policy was asked for
-	begun    bool // the work was
+	called   bool  // it stood in the line for room
+	applied  bool  // the overlap policy was asked for
+	begun    bool  // the work was
+	released bool  // its part of the capacity; guarded by the desk's mutex
+	unkept   bool  // its work may say no more of itself; guarded by keeping
+	tries    uint8 // to have its end stored
 	lateness time.Duration
-	reason   string
 
-	wish atomic.Pointer[stopped]                 // that it ends
-	stop atomic.Pointer[context.CancelCauseFunc] // of its work
-	away atomic.Bool                             // it is handed over: it starts elsewhere
-
-	asking   atomic.Bool        // the journal has not answered yet
-	asked    int64              // its claim was, by the steady clock
-	enough   context.CancelFunc // of that, where it has a time of its own
-	released bool               // its part of the capacity; guarded by the desk's mutex
+	wish   atomic.Pointer[stopped]                 // that it ends
+	stop   atomic.Pointer[context.CancelCauseFunc] // of its work
+	away   atomic.Bool                             // it is handed over: it starts elsewhere
+	asking atomic.Bool                             // the journal has not answered yet
+	asked  int64                                   // its claim was, by the steady clock
+	enough context.CancelFunc                      // of that, where it has a time of its own
 
 	keeping sync.Mutex
 	kept    *kept // what its work says of itself; nil: nothing
-	unkept  bool  // and it may say no more
 }
 
 // newRun is called with the desk's mutex held.
 func newRun(d *desk, e *entry, now int64) *run {
-	return &run{desk: d, entry: e, key: &e.key, plan: e.plan, until: e.until, applied: now >= e.plan.start && !e.plan.waits()}
+	return &run{desk: d, entry: e, plan: e.plan, until: e.until, applied: now >= e.plan.start && !e.plan.waits()}
 }
 
 // start is when the work of a claimed run may begin. A shard of a slot's run is planned by
@@ -88,12 +85,12 @@ func (d *desk) claim(window context.Context, r *run) {
 		JobRevision: sp.revision,
 		Live: state.Live{
 			Job:        sp.job,
-			Run:        r.key.run,
-			Shard:      int(r.key.shard),
+			Run:        r.entry.key.run,
+			Shard:      int(r.entry.key.shard),
 			Shards:     int(r.plan.shards),
 			Generation: sp.generation,
 			State:      state.StateRunning,
-			Attempt:    int(r.key.attempt),
+			Attempt:    int(r.entry.key.attempt),
 			Owner:      d.owner,
 			Term:       sp.session.term,
 			Due:        time.Unix(0, r.plan.start).UTC(),
@@ -137,7 +134,7 @@ func (d *desk) claimed(r *run, res state.ClaimResult, err error) bool {
 	d.metrics.claim.Observe(took.Seconds())
 	if err != nil && !ended {
 		d.metrics.refused.Inc()
-		d.log.Debug("claim has no answer", "job", r.key.job, "run", r.key.run, "shard", r.key.shard, "err", err)
+		d.log.Debug("claim has no answer", "job", r.entry.key.job, "run", r.entry.key.run, "shard", r.entry.key.shard, "err", err)
 	}
 	if r.live = res.Live; r.plan.split {
 		part := res.Part
@@ -302,15 +299,15 @@ func (d *desk) perform(work context.Context, r *run) runner.Outcome {
 	now := d.wall()
 	if now > r.until {
 		// The claim was answered, or the machine woke up, too late.
-		r.reason = state.ReasonDeadline
+		r.end.Reason = state.ReasonDeadline
 		return runner.Outcome{State: state.StateCancelled, Error: "the start deadline has passed", Ended: d.clock()}
 	}
 	t := r.plan.spec.task
 	if !r.inTime(&t) {
 		return runner.Outcome{State: state.StateTimedOut, Error: "the run's time was over before the attempt began", Ended: d.clock()}
 	}
-	if r.key.run.Kind().Given() {
-		payload, err := d.journal.GetPayload(work, r.key.job, r.key.run)
+	if r.entry.key.run.Kind().Given() {
+		payload, err := d.journal.GetPayload(work, r.entry.key.job, r.entry.key.run)
 		if err != nil {
 			// It has not begun, and may begin elsewhere.
 			return runner.Outcome{State: state.StateInterrupted, Error: clip("payload: " + err.Error()), Ended: d.clock()}
@@ -332,11 +329,11 @@ func (d *desk) perform(work context.Context, r *run) runner.Outcome {
 	d.metrics.running.Inc()
 	defer d.metrics.running.Dec()
 
-	t.Run, t.Shard, t.Shards = r.key.run, int(r.key.shard), int(r.plan.shards)
+	t.Run, t.Shard, t.Shards = r.entry.key.run, int(r.entry.key.shard), int(r.plan.shards)
 	if r.plan.split {
 		t.Shards, t.Part = r.live.Shards, r.part
 	}
-	t.Attempt, t.Token, t.Kill = int(r.key.attempt), r.live.Token, d.kill
+	t.Attempt, t.Token, t.Kill = int(r.entry.key.attempt), r.live.Token, d.kill
 	t.Keeper = r
 	if r.plan.run == "" {
 		t.Slot = time.Unix(0, r.plan.due).UTC()

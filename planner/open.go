@@ -292,11 +292,15 @@ func (t *term) finished(s *session, p *workerv1.Progress, now time.Time) {
 	if job == nil {
 		return
 	}
-	run := state.RunID(p.GetRun())
-	if run == "" {
-		run = state.SlotRunID(micros(p.GetDue()))
+	run := func() state.RunID {
+		if p.GetRun() != "" {
+			return state.RunID(p.GetRun())
+		}
+		return state.SlotRunID(micros(p.GetDue()))
 	}
-	t.shardFinished(job, run, int(p.GetShard()), state.RunState(p.GetState()))
+	if len(t.musters) > 0 || job.job.Shards != nil || p.GetShard() != 0 {
+		t.shardFinished(job, run(), int(p.GetShard()), state.RunState(p.GetState()))
+	}
 	if to := state.RunState(p.GetState()); to == state.StateFailed || to == state.StateTimedOut {
 		t.lookAtFailures(job)
 		t.trimDead(job)
@@ -309,7 +313,7 @@ func (t *term) finished(s *session, p *workerv1.Progress, now time.Time) {
 	case state.StateSucceeded, state.StateFailed, state.StateTimedOut:
 		t.lateness.add(now, time.Duration(p.GetLateness())*time.Microsecond)
 	case state.StateWaiting:
-		t.lookForRetry(job.job.ID, run)
+		t.lookForRetry(job.job.ID, run())
 	default:
 	}
 }

@@ -11,9 +11,6 @@ type Claim struct {
 	// Live is the record as it shall be: what is known of it before it is claimed. The
 	// store may make the record that it answers of it.
 	Live Live
-	// Exclusive runs hold the job's overlap gate; they are not claimed while
-	// another run of the job is live.
-	Exclusive bool
 	// Gate has the places of which the run takes one, and the policy where there
 	// is none to take, or where runs that are due earlier wait.
 	Gate Gate
@@ -28,6 +25,9 @@ type Claim struct {
 	// a leader decided to catch up: the revision at which it closed that part.
 	// A leader that closes the timeline again takes the decision back.
 	ClosedRevision int64
+	// Exclusive runs hold the job's overlap gate; they are not claimed while
+	// another run of the job is live.
+	Exclusive bool
 	// Split is set for a shard of a run that is split. Where the run has no header
 	// yet the claim makes it first, to which all of the above applies; Exclusive,
 	// Gate, Pending and ClosedRevision are the run's, not the shard's.

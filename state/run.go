@@ -156,14 +156,16 @@ type Live struct {
 	Shards     int
 	Generation int64 // of the job's version that it runs
 	State      RunState
+	Exclusive  bool // holds the job's overlap gate
+	AtMostOnce bool
+	// DeadLetter: a verdict that is Dead leaves a dead letter.
+	DeadLetter bool
 	Attempt    int // from 1
 	Owner      Owner
 	Term       int64     // the leadership that planned it
 	Due        time.Time // the slot, or when it was asked for
 	Claimed    time.Time // the owner's wall clock
 	NextTry    time.Time // StateWaiting: not before
-	Exclusive  bool      // holds the job's overlap gate
-	AtMostOnce bool
 	// Place is the place that the run has at its gate, from 1, which is that of
 	// GateKey (see Gate.Key); 0: none. Its later attempts keep it.
 	Place   int
@@ -181,8 +183,6 @@ type Live struct {
 	Origin RunID
 	// LimitKey is the key by which it counts at limits that are per key.
 	LimitKey string
-	// DeadLetter: a verdict that is Dead leaves a dead letter.
-	DeadLetter bool
 	// Circuit is the breaker whose circuit counts the run's verdict; nil: none does.
 	Circuit *CircuitBreaker
 	// Chain tells of the runs before it.
@@ -221,18 +221,18 @@ type Attempt struct {
 	Started time.Time // zero: never started
 	Ended   time.Time
 	State   RunState // how it ended
-	// ExitCode is the command's, or the HTTP status; valid when HasCode.
-	ExitCode int
-	HasCode  bool
-	Error    string
-	// Done, Total and Message are what it last said of its progress.
-	Done, Total int64
-	Message     string
 	// Snoozed: the work asked to be called again later.
 	Snoozed bool
 	// Unclaimed: it began without a claim, while its executor could not reach the store.
 	// Token, Term and Claimed are then those under which it was recorded.
 	Unclaimed bool
+	// ExitCode is the command's, or the HTTP status; valid when HasCode.
+	HasCode  bool
+	ExitCode int
+	Error    string
+	// Done, Total and Message are what it last said of its progress.
+	Done, Total int64
+	Message     string
 }
 
 // Record is a run's verdict, or one verdict that a range of slots share.

@@ -95,19 +95,18 @@ func ClaimResultToProto(asked *state.Claim, r *state.ClaimResult) *workerv1.Clai
 	return p
 }
 
-// ClaimResultFromProto reads the answer to the claim asked, of whose record it may make
-// the one that it answers.
+// ClaimResultFromProto reads the answer to the claim asked.
 func ClaimResultFromProto(asked *state.Claim, p *workerv1.ClaimAnswer) state.ClaimResult {
 	r := state.ClaimResult{Status: claimStatus(p.GetStatus()), Limit: int(p.GetLimit()), NotBefore: Time(p.GetNotBefore())}
 	if r.Status != state.Claimed {
 		return r
 	}
-	r.Live = &asked.Live
+	live := asked.Live
+	r.Live = &live
 	if p.GetLive() != nil {
-		*r.Live = LiveFromProto(p.GetLive())
+		live = LiveFromProto(p.GetLive())
 	} else {
-		r.Live.State = state.StateRunning
-		r.Live.NextTry = time.Time{}
+		live.State, live.NextTry = state.StateRunning, time.Time{}
 	}
 	r.Live.Job, r.Live.Exclusive = asked.Job, asked.Exclusive
 	if p.Exclusive != nil {

@@ -236,7 +236,7 @@ func (c *checker) logFacts(f *past.Facts) {
 				begun[rest] = e.revision
 			}
 		case "checkpoints":
-			if first, ok := begun[rest]; e.Deleted && (!ok || first == e.revision) {
+			if first, ok := begun[rest]; e.Deleted && ok && first == e.revision {
 				// A run of one piece was retried that is split by now: its shard has nothing.
 				f.Checkpoints = slices.DeleteFunc(f.Checkpoints, func(p past.Checkpoint) bool {
 					return fmt.Sprintf("%s/%s/%d", p.Job, p.Run, p.Shard) == rest

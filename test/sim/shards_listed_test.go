@@ -28,6 +28,45 @@ func (w *world) startsOf(j *job, run state.RunID) map[int]int {
 	return out
 }
 
+// TestListedShardsPerKey has runs that list their shards count at a limit that is per key:
+// each as one run of its key, from its first step to its verdict, also after a failover.
+func TestListedShardsPerKey(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		j := listing("a", "@every 1000h").with(func(s *state.JobSpec) {
+			s.Overlap, s.Limits = state.OverlapAllow, []state.Limit{{Name: "customer", Max: 1, PerKey: true}}
+		})
+		w.history.does(j, 5*time.Second, state.StateSucceeded)
+		w.history.listsShards(j, `["a", "b"]`)
+		w.put(j)
+		w.fleet()
+		w.pass(2 * time.Second)
+		begun := time.Now()
+		runs := map[string][]state.RunID{}
+		for n, key := range []string{"acme", "acme", "other", "acme"} {
+			run, err := w.submitFor(j, key, uint64(n)+1, 0, "")
+			require.NoError(t, err)
+			runs[key] = append(runs[key], run)
+			w.pass(100 * time.Millisecond)
+		}
+		whole := map[int]int{state.ListShard: 1, 0: 1, 1: 1}
+		w.until(begun.Add(9 * time.Second))
+		require.Equal(t, whole, w.startsOf(j, runs["acme"][0]))
+		require.Empty(t, w.startsOf(j, runs["acme"][1]), "another of its key has shards at work")
+		require.Equal(t, whole, w.startsOf(j, runs["other"][0]), "nobody of its key is at work")
+		w.leader().kill()
+		w.control("c9")
+		w.pass(time.Minute)
+		for key := range runs {
+			for _, run := range runs[key] {
+				require.Equal(t, "succeeded", w.verdict(j, run))
+				require.Equal(t, whole, w.startsOf(j, run))
+				require.Equal(t, key, w.record(j, run).LimitKey)
+			}
+		}
+		w.verify(true)
+	})
+}
+
 // TestListedShards has runs list their shards, whether they hold the job's gate, a place,
 // or nothing: each of them runs once, and is given what was listed for it.
 func TestListedShards(t *testing.T) {

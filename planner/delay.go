@@ -13,7 +13,13 @@ import (
 type delays struct {
 	heap minheap.Heap[*delayed]
 	of   map[state.JobID]map[state.RunID]*delayed
+	// voids is how many of the heap are none any more.
+	voids int
 }
+
+// mostVoids is how many of the heap may be void before it is made anew without them, which
+// happens once they are the greater part.
+const mostVoids = 1000
 
 // delayed is one of them; pending is nil once it is none any more.
 type delayed struct{ pending *state.Pending }
@@ -48,6 +54,7 @@ func (t *term) openDelayed(now time.Time) {
 	for d := &t.delays; d.heap.Len() > 0 && d.heap.Top().Key <= until; {
 		p := d.heap.Pop().Val.pending
 		if p == nil {
+			d.voids--
 			continue
 		}
 		if runs := d.of[p.Job]; len(runs) > 1 {
@@ -65,7 +72,36 @@ func (t *term) dropDelayed(id state.JobID) {
 	delete(t.delays.of, id)
 	for _, e := range runs {
 		p := e.pending
-		e.pending = nil
+		t.delays.void(e)
 		t.openPending(p)
+	}
+}
+
+// void takes one out.
+func (d *delays) void(e *delayed) {
+	e.pending = nil
+	if d.voids++; d.voids > mostVoids && 2*d.voids > d.heap.Len() {
+		d.heap.Keep(func(e *delayed) bool { return e.pending != nil })
+		d.voids = 0
+	}
+}
+
+// forgetDelayed takes those out that are not pending any more, such as those that were
+// cancelled.
+func (t *term) forgetDelayed(gone []state.Pending) {
+	d := &t.delays
+	for i := range gone {
+		p := &gone[i]
+		runs := d.of[p.Job]
+		e := runs[p.Run]
+		if e == nil || e.pending.Revision > p.Revision {
+			continue
+		}
+		if len(runs) > 1 {
+			delete(runs, p.Run)
+		} else {
+			delete(d.of, p.Job)
+		}
+		d.void(e)
 	}
 }

@@ -110,11 +110,11 @@ func newSite(t *testing.T) *site {
 		},
 		Cancels: func(ctx context.Context, _ func([]state.Cancel)) error { return block(ctx) },
 		Nodes:   func(ctx context.Context, each func([]state.Node)) error { each(nil); return block(ctx) },
-		Pending: func(ctx context.Context, each func([]state.Pending)) error {
+		Pending: func(ctx context.Context, each func(are, gone []state.Pending)) error {
 			for {
 				select {
 				case p := <-s.pending:
-					each(p)
+					each(p, nil)
 				case <-ctx.Done():
 					return nil
 				}

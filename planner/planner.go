@@ -99,8 +99,8 @@ type Sources struct {
 	// Nodes are all registered nodes.
 	Nodes func(ctx context.Context, each func([]state.Node)) error
 	// Pending are all pending runs, or, after the first call, those that are
-	// new or were changed.
-	Pending func(ctx context.Context, each func([]state.Pending)) error
+	// new or were changed, and with their job, run and revision those that are gone.
+	Pending func(ctx context.Context, each func(are, gone []state.Pending)) error
 	// Backfills are all backfills, in the same way. nil: there are none.
 	Backfills func(ctx context.Context, each func([]state.Backfill)) error
 	// Cancels are all wishes that runs end, or, after the first call, the new ones.

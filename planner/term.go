@@ -194,7 +194,12 @@ func (t *term) run(ctx context.Context) error {
 		return t.sources.Nodes(gctx, func(ns []state.Node) { t.post(gctx, func() { t.setNodes(ns) }) })
 	})
 	t.goSafely(func() error {
-		return t.sources.Pending(gctx, func(ps []state.Pending) { t.post(gctx, func() { t.addPending(ps) }) })
+		return t.sources.Pending(gctx, func(are, gone []state.Pending) {
+			t.post(gctx, func() {
+				t.addPending(are)
+				t.forgetDelayed(gone)
+			})
+		})
 	})
 	if t.sources.Backfills != nil {
 		group.Go(func() error {

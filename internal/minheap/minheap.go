@@ -1,8 +1,9 @@
 // Package minheap is a binary heap of values by a number, the least first.
 package minheap
 
-// Heap is such a heap. The zero Heap is empty. Values are not moved or removed in
-// place: users drop what has become void when it comes to the top.
+// Heap is such a heap. The zero Heap is empty. No value is moved or removed by itself:
+// users drop what has become void when it comes to the top, or, where that may be much, by
+// Keep.
 type Heap[T any] struct{ items []Item[T] }
 
 // Item is a value and its number.
@@ -60,4 +61,16 @@ func (h *Heap[T]) Pop() Item[T] {
 	}
 	s[i] = last
 	return first
+}
+
+// Keep removes all values but those of which keep is true, in a time that grows with how many
+// there are.
+func (h *Heap[T]) Keep(keep func(T) bool) {
+	var kept Heap[T]
+	for _, item := range h.items { // each after those above it, so that most stay where they are put
+		if keep(item.Val) {
+			kept.Push(item.Key, item.Val)
+		}
+	}
+	*h = kept
 }

@@ -31,3 +31,21 @@ func TestHeapIsAQueue(t *testing.T) {
 		require.Zero(t, h.Len())
 	})
 }
+
+func TestKeep(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var h Heap[int64]
+		var model []int64
+		for _, v := range rapid.SliceOf(rapid.Int64Range(0, 50)).Draw(t, "values") {
+			if h.Push(v, v); v%3 == 0 {
+				model = append(model, v)
+			}
+		}
+		h.Keep(func(v int64) bool { return v%3 == 0 })
+		slices.Sort(model)
+		require.Equal(t, len(model), h.Len())
+		for _, v := range model {
+			require.Equal(t, v, h.Pop().Val)
+		}
+	})
+}

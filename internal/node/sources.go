@@ -69,20 +69,24 @@ func followNodes(cache *store.NodesCache) func(context.Context, func([]state.Nod
 
 // followPending is planner.Sources.Pending. A pending run that cannot be read
 // is logged and left alone.
-func followPending(s *store.Store, cache *store.Cache, log hclog.Logger) func(context.Context, func([]state.Pending)) error {
+func followPending(s *store.Store, cache *store.Cache, log hclog.Logger) func(context.Context, func(are, gone []state.Pending)) error {
 	return followValues(cache, s.DecodePending, "unreadable pending run is left alone", log)
 }
 
 // followCancels is planner.Sources.Cancels, likewise.
 func followCancels(s *store.Store, cache *store.Cache, log hclog.Logger) func(context.Context, func([]state.Cancel)) error {
-	return followValues(cache, s.DecodeCancel, "unreadable wish to cancel a run is left alone", log)
+	values := followValues(cache, s.DecodeCancel, "unreadable wish to cancel a run is left alone", log)
+	return func(ctx context.Context, each func([]state.Cancel)) error {
+		return values(ctx, func(are, _ []state.Cancel) { each(are) })
+	}
 }
 
-// followValues tells all that is decoded of a cache, then what is new or changed.
+// followValues tells all that is decoded of a cache, then what is new or changed, and, by
+// what their keys tell, what is gone.
 func followValues[T any](
 	cache *store.Cache, decode func(kv.KeyValue) (T, error), broken string, log hclog.Logger,
-) func(context.Context, func([]T)) error {
-	return func(ctx context.Context, each func([]T)) error {
+) func(context.Context, func(are, gone []T)) error {
+	return func(ctx context.Context, each func(are, gone []T)) error {
 		sub := cache.Subscribe()
 		defer sub.Close()
 		for {
@@ -90,7 +94,7 @@ func followValues[T any](
 			if err != nil {
 				return nil // ctx ended
 			}
-			var values []T
+			var values, gone []T
 			add := func(from kv.KeyValue) {
 				v, err := decode(from)
 				if err != nil {
@@ -105,9 +109,11 @@ func followValues[T any](
 			for _, e := range u.Events {
 				if !e.Deleted {
 					add(e.KV)
+				} else if v, err := decode(kv.KeyValue{Key: e.KV.Key, ModRevision: e.KV.ModRevision}); err == nil {
+					gone = append(gone, v)
 				}
 			}
-			each(values)
+			each(values, gone)
 		}
 	}
 }

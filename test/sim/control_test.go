@@ -77,8 +77,8 @@ func (w *world) control(name string) *control {
 		Nodes: func(ctx context.Context, each func([]state.Node)) error {
 			return follow(ctx, nodes.Cache, func(store.Update) { each(nodes.Nodes()) })
 		},
-		Pending: func(ctx context.Context, each func([]state.Pending)) error {
-			return follow(ctx, pending, func(u store.Update) { each(decoded(u, c.store.DecodePending)) })
+		Pending: func(ctx context.Context, each func(are, gone []state.Pending)) error {
+			return follow(ctx, pending, func(u store.Update) { each(decoded(u, c.store.DecodePending), deleted(u, c.store.DecodePending)) })
 		},
 		Cancels: func(ctx context.Context, each func([]state.Cancel)) error {
 			return follow(ctx, cancels, func(u store.Update) { each(decoded(u, c.store.DecodeCancel)) })
@@ -291,6 +291,17 @@ func decoded[T any](u store.Update, decode func(kv.KeyValue) (T, error)) []T {
 	for _, e := range u.Events {
 		if !e.Deleted {
 			add(e.KV)
+		}
+	}
+	return values
+}
+
+// deleted is what an update tells to be gone, by its keys.
+func deleted[T any](u store.Update, decode func(kv.KeyValue) (T, error)) []T {
+	var values []T
+	for _, e := range u.Events {
+		if v, err := decode(kv.KeyValue{Key: e.KV.Key, ModRevision: e.KV.ModRevision}); e.Deleted && err == nil {
+			values = append(values, v)
 		}
 	}
 	return values

@@ -1,8 +1,8 @@
 package store
 
 import (
-	"crypto/sha256"
 	"context"
+	"crypto/sha256"
 	"testing"
 	"testing/synctest"
 	"time"

@@ -21,7 +21,7 @@ func outageRig(t *testing.T, dir string) *rig {
 	t.Helper()
 	return newRig(t, func(r *rig, c *Config) {
 		var err error
-		c.Unclaimed, err = unclaimed.Open(dir, unclaimed.Config{
+		c.Unclaimed, err = unclaimed.Open(unclaimed.Dir(dir), unclaimed.Config{
 			Runner: r.work, Capacity: 4, Wall: time.Now, Logger: hclog.NewNullLogger(),
 		})
 		require.NoError(t, err)

@@ -30,6 +30,7 @@ func (s *JobSpec) checkOutage(v *Violations) {
 		{"limits", len(s.Limits) > 0},
 		{"circuitBreaker", s.CircuitBreaker != nil},
 		{"shards", s.Shards != nil},
+		{"checkpoint", s.Checkpoint != nil},
 	} {
 		if x.set {
 			v.Add("spec.storeOutage", "run_planned is not allowed beside %s, which only the store can uphold", x.what)

@@ -40,13 +40,14 @@ func TestValidateWhatFollows(t *testing.T) {
 		}, nil},
 		"an outage beside what only the store can uphold": {state.JobSpec{
 			StoreOutage: state.OutageRunPlanned, Guarantee: state.AtMostOnce, ConcurrencyKey: "k",
-			Shards: &state.Shards{Count: 2}, CircuitBreaker: &state.CircuitBreaker{Failures: 1},
+			Shards: &state.Shards{Count: 2}, CircuitBreaker: &state.CircuitBreaker{Failures: 1}, Checkpoint: &state.CheckpointPolicy{},
 		}, []string{
 			"spec.storeOutage: run_planned is not allowed beside guarantee at_most_once, which only the store can uphold",
 			"spec.storeOutage: run_planned is not allowed beside an overlap policy other than allow (skip is the default), which only the store can uphold",
 			"spec.storeOutage: run_planned is not allowed beside concurrencyKey, which only the store can uphold",
 			"spec.storeOutage: run_planned is not allowed beside circuitBreaker, which only the store can uphold",
 			"spec.storeOutage: run_planned is not allowed beside shards, which only the store can uphold",
+			"spec.storeOutage: run_planned is not allowed beside checkpoint, which only the store can uphold",
 		}},
 		"an outage beside limits": {state.JobSpec{
 			StoreOutage: state.OutageRunPlanned, Overlap: state.OverlapAllow, MaxConcurrent: 2, Limits: []state.Limit{{Name: "l", Max: 1}},

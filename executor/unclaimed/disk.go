@@ -14,13 +14,21 @@ import (
 	"github.com/leaderd/leaderd/state"
 )
 
-const (
-	suffix = ".json"
-	// unreadable is what a file is renamed to that cannot be read.
-	unreadable = ".unreadable"
-)
+// Disk keeps what is put on it beyond the end of the process. Its methods block for as
+// long as the file system does, and are called from several goroutines.
+type Disk interface {
+	// Put keeps content by a name, in the place of what there was: a later process finds
+	// this, or that, or nothing where nothing was.
+	Put(name string, content []byte) error
+	// Remove forgets a name.
+	Remove(name string) error
+	// All is what is kept, by name.
+	All() (map[string][]byte, error)
+	// PutAside keeps a name out of All, for somebody to look at.
+	PutAside(name string) error
+}
 
-// fact is a run as its file has it.
+// fact is a run as the disk has it.
 type fact struct {
 	Namespace string      `json:"namespace"`
 	Job       string      `json:"job"`
@@ -33,22 +41,70 @@ type fact struct {
 
 func (f *fact) key() Key { return Key{state.JobID{Namespace: f.Namespace, Name: f.Job}, f.Run} }
 
-// disk is a directory with a file for each run that is not recorded.
-type disk struct{ dir string }
-
-// name is the file of a run.
-func (d disk) name(k Key) string {
+// name is a run's on the disk.
+func (k Key) name() string {
 	sum := sha256.Sum256([]byte(k.Job.Namespace + "\x00" + k.Job.Name + "\x00" + string(k.Run)))
-	return filepath.Join(d.dir, hex.EncodeToString(sum[:16])+suffix)
+	return hex.EncodeToString(sum[:16])
 }
 
-// put makes a fact durable: a later process finds it, or the one before, or none.
-func (d disk) put(f *fact) error {
+func (u *Runs) put(f *fact) error {
 	content, err := json.Marshal(f)
 	if err != nil {
 		return err
 	}
-	name := d.name(f.key())
+	return u.disk.Put(f.key().name(), content)
+}
+
+// facts reads what an earlier process left. What cannot be read is put aside and told of,
+// and keeps nobody from starting.
+func (u *Runs) facts() ([]*fact, error) {
+	all, err := u.disk.All()
+	if err != nil {
+		return nil, err
+	}
+	var facts []*fact
+	for name, content := range all {
+		f, err := read(name, content)
+		if err != nil {
+			u.cfg.Logger.Error("what is kept of a run that began without a claim cannot be read and is put aside",
+				"name", name, "err", errors.Join(err, u.disk.PutAside(name)))
+			continue
+		}
+		facts = append(facts, f)
+	}
+	return facts, nil
+}
+
+func read(name string, content []byte) (*fact, error) {
+	var f fact
+	if err := json.Unmarshal(content, &f); err != nil {
+		return nil, err
+	}
+	if f.key().name() != name {
+		return nil, errors.New("it is another run's")
+	}
+	if f.End != nil && state.CheckTransition(state.StateRunning, f.End.State) != nil {
+		return nil, fmt.Errorf("no run ends as %s", f.End.State)
+	}
+	return &f, nil
+}
+
+const (
+	suffix = ".json"
+	// unreadable is what is added to the names of files that are put aside.
+	unreadable = ".unreadable"
+)
+
+// Dir is a directory as a Disk, with a file for each name. It is made where it is missing.
+func Dir(path string) Disk { return dir(path) }
+
+type dir string
+
+func (d dir) file(name string) string { return filepath.Join(string(d), name+suffix) }
+
+// Put implements Disk.
+func (d dir) Put(name string, content []byte) error {
+	name = d.file(name)
 	file, err := os.OpenFile(name+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
@@ -65,57 +121,38 @@ func (d disk) put(f *fact) error {
 }
 
 // sync makes the names in the directory durable.
-func (d disk) sync() error {
-	dir, err := os.Open(d.dir)
+func (d dir) sync() error {
+	all, err := os.Open(string(d))
 	if err != nil {
 		return err
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return errors.Join(all.Sync(), all.Close())
 }
 
-// remove forgets a run.
-func (d disk) remove(k Key) error { return os.Remove(d.name(k)) }
+// Remove implements Disk.
+func (d dir) Remove(name string) error { return os.Remove(d.file(name)) }
 
-// all reads what an earlier process left. A file that cannot be read is put aside and
-// told of, and keeps nobody from starting.
-func (d disk) all(tell func(name string, err error)) ([]*fact, error) {
-	if err := os.MkdirAll(d.dir, 0o700); err != nil {
+// All implements Disk.
+func (d dir) All() (map[string][]byte, error) {
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return nil, err
 	}
-	files, err := os.ReadDir(d.dir)
+	files, err := os.ReadDir(string(d))
 	if err != nil {
 		return nil, err
 	}
-	var facts []*fact
+	all := make(map[string][]byte)
 	for _, file := range files {
-		name := filepath.Join(d.dir, file.Name())
-		if !strings.HasSuffix(name, suffix) {
+		name, ok := strings.CutSuffix(file.Name(), suffix)
+		if !ok {
 			continue
 		}
-		f, err := read(name)
-		if err == nil && d.name(f.key()) != name {
-			err = errors.New("it is another run's")
+		if all[name], err = os.ReadFile(d.file(name)); err != nil {
+			return nil, err
 		}
-		if err != nil {
-			tell(name, errors.Join(err, os.Rename(name, name+unreadable)))
-			continue
-		}
-		facts = append(facts, f)
 	}
-	return facts, nil
+	return all, nil
 }
 
-func read(name string) (*fact, error) {
-	content, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	var f fact
-	if err := json.Unmarshal(content, &f); err != nil {
-		return nil, err
-	}
-	if f.End != nil && state.CheckTransition(state.StateRunning, f.End.State) != nil {
-		return nil, fmt.Errorf("no run ends as %s", f.End.State)
-	}
-	return &f, nil
-}
+// PutAside implements Disk.
+func (d dir) PutAside(name string) error { return os.Rename(d.file(name), d.file(name)+unreadable) }

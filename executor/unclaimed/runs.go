@@ -102,7 +102,7 @@ func (r *Run) End() *End { return &r.end }
 // concurrent use and do not block, but for Close.
 type Runs struct {
 	cfg     Config
-	disk    disk
+	disk    Disk
 	results *prometheus.CounterVec
 	room    chan struct{} // of Capacity: one for each at work
 
@@ -117,20 +117,18 @@ type Runs struct {
 	closed bool
 }
 
-// Open reads from dir, which is made where it is missing, what an earlier process has
-// left: what that had not ended is interrupted.
-func Open(dir string, cfg Config) (*Runs, error) {
+// Open reads from a disk what an earlier process has left: what that had not ended is
+// interrupted.
+func Open(disk Disk, cfg Config) (*Runs, error) {
 	u := &Runs{
-		cfg: cfg, disk: disk{dir}, room: make(chan struct{}, cfg.Capacity), kill: make(chan struct{}), runs: make(map[Key]*Run),
+		cfg: cfg, disk: disk, room: make(chan struct{}, cfg.Capacity), kill: make(chan struct{}), runs: make(map[Key]*Run),
 		results: promauto.With(cfg.Metrics).NewCounterVec(prometheus.CounterOpts{
 			Name: "leaderd_executor_unclaimed_total",
 			Help: "Runs that began without a claim while the store could not be reached, by what became of them: begun; recorded as the run; noted as a double of a run that was decided otherwise; lost, since the run has no record of its own or the disk failed.",
 		}, []string{"step"}),
 	}
 	u.work, u.stop = context.WithCancelCause(context.Background())
-	facts, err := u.disk.all(func(name string, err error) {
-		cfg.Logger.Error("file of a run that began without a claim cannot be read and is put aside", "file", name, "err", err)
-	})
+	facts, err := u.facts()
 	if err != nil {
 		return nil, fmt.Errorf("open runs without a claim: %w", err)
 	}
@@ -240,7 +238,7 @@ func (u *Runs) begin(ctx context.Context, s *Start) bool {
 	}
 	u.runs[s.Key] = r // found from now on, so that it is not claimed beside this
 	u.mu.Unlock()
-	if err := u.disk.put(f); err != nil {
+	if err := u.put(f); err != nil {
 		u.cfg.Logger.Error("run does not begin without a claim: the disk does not hold it", "job", s.Job, "run", s.Run, "err", err)
 		u.forget(r, "lost")
 		// Whoever waits for it learns that it has not begun.
@@ -261,7 +259,7 @@ func (u *Runs) carry(r *Run, f *fact, t runner.Task) {
 	defer close(r.ended)
 	r.end = u.perform(t)
 	f.End = &r.end
-	if err := u.disk.put(f); err != nil {
+	if err := u.put(f); err != nil {
 		u.cfg.Logger.Error("end of a run without a claim is not on disk; if this process ends before it is recorded, it counts as interrupted",
 			"job", r.Job, "run", r.Run, "err", err)
 	}
@@ -317,7 +315,7 @@ func (u *Runs) drop(r *Run, step string) {
 	if !u.forget(r, step) {
 		return
 	}
-	if err := u.disk.remove(r.Key); err != nil {
+	if err := u.disk.Remove(r.name()); err != nil {
 		u.cfg.Logger.Warn("file of a run that is recorded is left behind", "job", r.Job, "run", r.Run, "err", err)
 	}
 }

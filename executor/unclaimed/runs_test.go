@@ -43,7 +43,7 @@ func lasting(d time.Duration) work {
 
 func open(t *testing.T, dir string, w work) *Runs {
 	t.Helper()
-	u, err := Open(dir, Config{Runner: w, Capacity: 2, Wall: time.Now, Logger: hclog.NewNullLogger()})
+	u, err := Open(Dir(dir), Config{Runner: w, Capacity: 2, Wall: time.Now, Logger: hclog.NewNullLogger()})
 	require.NoError(t, err)
 	return u
 }
@@ -156,7 +156,7 @@ func TestTheDisk(t *testing.T) {
 			require.FileExists(t, filepath.Join(dir, name))
 		}
 		require.NoError(t, u.Close(errors.New("gone"), time.Second))
-		_, err := Open(filepath.Join(dir, "z.txt"), Config{Capacity: 1, Logger: hclog.NewNullLogger()})
+		_, err := Open(Dir(filepath.Join(dir, "z.txt")), Config{Capacity: 1, Logger: hclog.NewNullLogger()})
 		require.ErrorContains(t, err, "z.txt")
 	})
 }

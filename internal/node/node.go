@@ -223,7 +223,7 @@ func (n *Node) execute(ctx context.Context, j executor.Journal, l executor.Leade
 		Version: n.version, FenceGrace: n.cfg.Executor.RegistrationTTL / 10, SocketDir: sockets, NoSocket: noSocket, ExchangeDir: sockets,
 	})
 	defer run.Close()
-	without, err := unclaimed.Open(filepath.Join(n.cfg.DataDir, "unclaimed"), unclaimed.Config{
+	without, err := unclaimed.Open(unclaimed.Dir(filepath.Join(n.cfg.DataDir, "unclaimed")), unclaimed.Config{
 		Runner: run, Capacity: max(n.self().Capacity, 1), Wall: time.Now, Output: ring, Logger: log, Metrics: n.registry,
 	})
 	if err != nil {

@@ -24,6 +24,15 @@ func (c *chaos) breaker(s *state.JobSpec) {
 	}
 }
 
+// outlast has some jobs begin their runs without the store, where that is allowed.
+func (c *chaos) outlast(s *state.JobSpec) {
+	s.StoreOutage = state.OutageHold
+	if s.Guarantee == state.AtLeastOnce && s.Overlap == state.OverlapAllow && s.MaxConcurrent == 0 && s.ConcurrencyKey == "" &&
+		s.Shards == nil && s.CircuitBreaker == nil && s.Checkpoint == nil && len(s.Limits) == 0 && c.chance(70) {
+		s.StoreOutage = state.OutageRunPlanned
+	}
+}
+
 // resetCircuit closes the circuit of a job that has one, open or not.
 func (c *chaos) resetCircuit() {
 	var with []*job

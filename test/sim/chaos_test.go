@@ -317,6 +317,7 @@ func (c *chaos) respec(j *job) {
 		}
 		c.shards(s)
 		c.breaker(s)
+		c.outlast(s)
 		s.Resources = pick(c, nil, nil, nil, nil, state.Resources{"gpu": 1}, state.Resources{"gpu": 2})
 		s.Preference = pick(c, nil, nil, map[string]string{"disk": "fast"})
 		if s.Shards != nil && s.Shards.Broadcast {

@@ -57,6 +57,8 @@ type checker struct {
 	marks   []mark
 	buckets map[state.LimitID]state.Bucket // the tokens of rates
 	nodes   map[string]int64               // registered at the end
+	// unrecorded is what executors began without a claim and have on their disks still.
+	unrecorded map[runKey]bool
 }
 
 type mark struct {
@@ -71,6 +73,7 @@ type mark struct {
 func (w *world) check(settled bool) []string {
 	w.t.Helper()
 	c := w.replay()
+	c.unrecorded = w.unrecorded()
 	c.given()
 	c.retention()
 	c.circuits()

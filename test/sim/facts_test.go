@@ -57,6 +57,7 @@ func (c *checker) versionFacts(f *past.Facts) {
 				Start: spec.Start, End: spec.End, Jitter: spec.Jitter, Clock: clockRules(&spec),
 				Excluded: calendarFacts(v.Calendars, spec.ExcludedCalendars), Only: calendarFacts(v.Calendars, spec.OnlyCalendars),
 				Paused: v.Paused, Deleted: v.deleted, Broken: v.broken, Until: v.PausedUntil,
+				RunPlanned: spec.StoreOutage == state.OutageRunPlanned,
 				AtMostOnce: spec.Guarantee == state.AtMostOnce, Exclusive: spec.Exclusive(), Deadline: spec.StartDeadline,
 				Limit: gate.Limit, Key: gate.Key, Queues: gate.Queues() || len(spec.Limits) > 0,
 			}
@@ -120,7 +121,8 @@ func (c *checker) runFacts(f *past.Facts) {
 		for _, a := range all {
 			out = append(out, past.Attempt{
 				Number: a.Number, Token: a.Token, Term: a.Term, Node: a.Node, State: a.State.String(), Snoozed: a.Snoozed,
-				Started: a.Started, Ended: a.Ended,
+				Unclaimed: a.Unclaimed,
+				Started:   a.Started, Ended: a.Ended,
 			})
 		}
 		return out
@@ -162,7 +164,7 @@ func (c *checker) runFacts(f *past.Facts) {
 		}
 		f.Runs = append(f.Runs, past.Run{
 			Job: k.job.String(), ID: string(k.run), State: r.State.String(), Reason: r.Reason, Generation: r.Generation,
-			Due: r.Due, Until: r.Until, Count: r.Count, Attempts: attempts(r.Attempts), Override: overrides[k],
+			Due: r.Due, Until: r.Until, Count: r.Count, Attempts: attempts(r.Attempts), Doubles: len(r.Doubles), Override: overrides[k],
 			Asked: c.asked[k].Requested, Decided: c.decided[k], Ended: r.Revision, LimitKey: r.LimitKey,
 		})
 	}
@@ -271,6 +273,9 @@ func (c *checker) logFacts(f *past.Facts) {
 	}
 	for i := range c.spans {
 		s := &c.spans[i]
+		if s.token == 0 && c.unrecorded[runKey{s.job, s.run}] {
+			continue // its node has it still
+		}
 		f.Starts = append(f.Starts, past.Start{
 			Job: s.job.String(), Run: string(s.run), Shard: s.shard, Attempt: s.attempt, Token: s.token,
 			At: s.begun, Local: s.wall, Ended: s.ended, Resumed: s.resumed,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leaderd/leaderd/executor"
 	"github.com/leaderd/leaderd/executor/runner"
+	"github.com/leaderd/leaderd/executor/unclaimed"
 	"github.com/leaderd/leaderd/state"
 	"github.com/leaderd/leaderd/state/store"
 )
@@ -33,6 +34,8 @@ type worker struct {
 	wire     *wire
 	store    *store.Store
 	executor *executor.Executor
+	begun    *unclaimed.Runs // without a claim
+	disk     *disk           // where those are
 	stop     context.CancelFunc
 	done     chan struct{}
 }
@@ -54,12 +57,14 @@ func (w *world) worker(name string, p place) *worker {
 	var err error
 	x.store, err = store.New(x.link, store.Config{Logger: w.logger(name).Named("store")})
 	require.NoError(w.t, err)
+	x.begin()
 	x.executor, err = executor.New(journal{x.store, w.history}, w.leaders, x, x.wire.dial, executor.Config{
 		Node:       state.Node{Name: name, Executor: true, Labels: p.labels, Capacity: p.capacity, Resources: p.has, Started: h.wall()},
 		TTL:        w.registration,
 		DrainGrace: p.grace,
 		KillGrace:  time.Second,
 		Wall:       h.wall,
+		Unclaimed:  x.begun,
 		Logger:     w.logger(name).Named("executor"),
 	})
 	require.NoError(w.t, err)
@@ -71,6 +76,18 @@ func (w *world) worker(name string, p place) *worker {
 	}()
 	w.workers[name] = x
 	return x
+}
+
+// begin gives an executor the disk that the one before it of its name has left behind: a
+// copy, for what that may yet do reaches nobody.
+func (x *worker) begin() {
+	x.disk = x.w.disks[x.name].copy()
+	x.w.disks[x.name] = x.disk
+	var err error
+	x.begun, err = unclaimed.Open(x.disk, unclaimed.Config{
+		Runner: x, Capacity: 100, Wall: x.host.wall, Logger: x.w.logger(x.name).Named("unclaimed"),
+	})
+	require.NoError(x.w.t, err)
 }
 
 // kill ends an executor as a crash does: its work stops at once, and nothing it
@@ -148,7 +165,7 @@ func (x *worker) Run(ctx context.Context, t runner.Task, _ io.Writer) runner.Out
 		o.Directive = work.says
 	}
 	switch {
-	case work.saves > 0:
+	case work.saves > 0 && t.Keeper != nil:
 		x.saving(ctx, &t, work, &o)
 	case work.takes > 0 && !sleep(ctx, work.takes):
 		o.State, o.Error = state.StateInterrupted, context.Cause(ctx).Error()

@@ -67,7 +67,9 @@ type world struct {
 
 	controls map[string]*control
 	workers  map[string]*worker
-	drains   map[string]*worker
+	// disks are where executors keep what they began without a claim, by name.
+	disks  map[string]*disk
+	drains map[string]*worker
 	// gone are nodes that were killed and wind down.
 	gone sync.WaitGroup
 	stop context.CancelFunc
@@ -104,6 +106,7 @@ func newWorld(t *testing.T) *world {
 		level:    hclog.Info,
 		controls: map[string]*control{},
 		workers:  map[string]*worker{},
+		disks:    map[string]*disk{},
 		drains:   map[string]*worker{},
 		hosts:    map[string]*host{},
 		late:     background{ctx: ctx},

@@ -93,7 +93,7 @@ const (
 	// store is back. Where only that executor was cut off, another one may start the same
 	// slot: it may run twice. Not with GUARANTEE_AT_MOST_ONCE, nor beside what only the
 	// store can uphold: an overlap policy other than allow, max_concurrent, limits, shards,
-	// circuit_breaker, concurrency_key.
+	// circuit_breaker, concurrency_key, checkpoint.
 	StoreOutage_STORE_OUTAGE_RUN_PLANNED StoreOutage = 2
 )
 

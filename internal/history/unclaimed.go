@@ -31,6 +31,9 @@ func (c *checker) unclaimed(j *job, s *Start) {
 	}
 	if r := j.byID[s.Run]; r != nil {
 		known = r.Doubles
+		if len(r.Attempts) >= maxAttempts {
+			return // it may be one of those that are left out
+		}
 		for i := range r.Attempts {
 			if r.Attempts[i].Unclaimed {
 				known++

@@ -25,6 +25,10 @@ func (t *term) missOutage(
 		return nil, err
 	}
 	again = j.toCatchUp(&decided, p, first, last)
+	if j.RunPlanned { // it was held until executors had told what they began
+		now := t.now()
+		again = slices.DeleteFunc(again, func(slot time.Time) bool { return now.Sub(j.Due(slot)) > j.CatchUpAge })
+	}
 	for _, slot := range began {
 		if p.holds(j.Due(slot)) && !decided.Has(slot) && !slices.Contains(again, slot) {
 			again = append(again, slot)

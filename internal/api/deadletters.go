@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -114,9 +113,9 @@ func (s *deadLetterService) RequeueDeadLetter(
 // been given something, which the new one then gets.
 func repeatRunID(origin state.RunID, now time.Time) state.RunID {
 	if origin.Kind().Given() {
-		return state.SubmitRunID(now, rand.Uint64())
+		return state.SubmitRunID(now, submitNonce(now))
 	}
-	return state.TriggerRunID(now, rand.Uint32())
+	return state.TriggerRunID(now, triggerNonce(now))
 }
 
 // DropDeadLetter implements leaderdv1.DeadLetterServiceServer.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -268,7 +267,7 @@ func (s *jobService) TriggerJob(ctx context.Context, req *leaderdv1.TriggerJobRe
 	var err error
 	for range 3 {
 		p.Requested = s.cfg.Wall()
-		p.Run = state.TriggerRunID(p.Requested, rand.Uint32())
+		p.Run = state.TriggerRunID(p.Requested, triggerNonce(p.Requested))
 		if _, err = s.cfg.Triggerer.PutPending(ctx, p); !errors.Is(err, store.ErrExists) {
 			break
 		}

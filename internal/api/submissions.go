@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -139,7 +138,7 @@ func (s *submissionService) submission(v *state.Violations, req *leaderdv1.Submi
 			v.Add("idempotencyTtl", "is set without an idempotencyKey")
 		}
 	}
-	sub.Pending.Run = state.SubmitRunID(sub.Pending.Requested, rand.Uint64())
+	sub.Pending.Run = state.SubmitRunID(sub.Pending.Requested, submitNonce(sub.Pending.Requested))
 	return sub, madeUp
 }
 

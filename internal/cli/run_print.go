@@ -87,9 +87,12 @@ func printAttempts(d Deps, r *leaderdv1.Run) error {
 			code = strconv.Itoa(int(a.GetExitCode()))
 		}
 		one := &leaderdv1.Run{DueTime: r.GetDueTime(), Attempts: []*leaderdv1.Attempt{a}}
-		how := stateName(a.GetState())
+		how, token := stateName(a.GetState()), strconv.FormatInt(a.GetToken(), 10)
 		if a.GetSnoozed() {
 			how += " snoozed"
+		}
+		if a.GetUnclaimed() {
+			token = "0" // what the work was given
 		}
 		switch {
 		case i >= len(r.GetAttempts()):
@@ -98,7 +101,7 @@ func printAttempts(d Deps, r *leaderdv1.Run) error {
 			how += " unclaimed"
 		}
 		t.row(strconv.Itoa(int(a.GetNumber())), how, a.GetNode(), instant(a.GetClaimTime()),
-			instant(a.GetStartTime()), took(one, time.Now()), code, strconv.FormatInt(a.GetToken(), 10),
+			instant(a.GetStartTime()), took(one, time.Now()), code, token,
 			strconv.FormatInt(a.GetTerm(), 10), a.GetError())
 	}
 	return t.flush()

@@ -63,6 +63,12 @@ func (x *Explanation) ran(r *state.Record, i int) string {
 		out = fmt.Sprintf("It ran: %s on %s, planned in term %d, started %s after it was due and took %s.", verdict(r), last.Node, last.Term,
 			rounded(last.Started.Sub(r.Due)), rounded(last.Ended.Sub(last.Started)))
 	}
+	if last.Unclaimed {
+		out += " It began without a claim, since its executor could not reach the store, and was recorded later."
+	}
+	if n := len(r.Doubles); n > 0 {
+		out += fmt.Sprintf(" It ran %d times more, without a claim, on executors that could not reach the store; see its record.", n)
+	}
 	if len(r.Attempts) > 1 {
 		out += fmt.Sprintf(" It took %d attempts; the first, on %s, ended %s.", len(r.Attempts), first.Node, first.State)
 	}

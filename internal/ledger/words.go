@@ -128,8 +128,14 @@ func (x *Explanation) Events() []Event {
 	attempts := func(all []state.Attempt) {
 		for i := range all {
 			a := &all[i]
-			add(a.Claimed, "attempt %d claimed by %s, planned in term %d, token %d", a.Number, a.Node, a.Term, a.Token)
-			add(a.Started, "attempt %d started, %s after it was due", a.Number, rounded(a.Started.Sub(due)))
+			without := ""
+			if a.Unclaimed {
+				without = " without a claim, since " + a.Node + " could not reach the store"
+				add(a.Claimed, "attempt %d recorded by %s, planned in term %d, token %d", a.Number, a.Node, a.Term, a.Token)
+			} else {
+				add(a.Claimed, "attempt %d claimed by %s, planned in term %d, token %d", a.Number, a.Node, a.Term, a.Token)
+			}
+			add(a.Started, "attempt %d started%s, %s after it was due", a.Number, without, rounded(a.Started.Sub(due)))
 			end := a.State.String()
 			if a.HasCode {
 				end += fmt.Sprintf(", code %d", a.ExitCode)
@@ -143,6 +149,11 @@ func (x *Explanation) Events() []Event {
 	switch {
 	case e.Record != nil:
 		attempts(e.Record.Attempts)
+		for i := range e.Record.Doubles {
+			d := &e.Record.Doubles[i]
+			add(d.Started, "it started beside that without a claim on %s, which could not reach the store", d.Node)
+			add(d.Ended, "what %s had started ended: %s", d.Node, d.State)
+		}
 		name := e.Record.State.String()
 		if e.Record.Reason != "" {
 			name += ":" + e.Record.Reason

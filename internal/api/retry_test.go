@@ -91,7 +91,7 @@ func TestRetryRun(t *testing.T) {
 		},
 		"no shards": {
 			&leaderdv1.RetryRunRequest{Name: skipped, FailedOnly: true},
-			codes.FailedPrecondition, leaderdv1.ErrorReason_ERROR_REASON_NO_SHARDS, "only the whole",
+			codes.FailedPrecondition, leaderdv1.ErrorReason_ERROR_REASON_NO_SHARDS, "retry it as a whole",
 		},
 		"another wish": {
 			&leaderdv1.RetryRunRequest{Name: failed, IdempotencyKey: "k"},

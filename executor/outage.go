@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// askOnce is how long the store has, after its silence has cost the registration, to
-	// show that it can be reached: a process that was stopped did not hear it either.
-	askOnce = time.Second
+	// askLeast and askMost bound how long the store has, after its silence has cost the
+	// registration, to show that it can be reached: a quarter of the TTL, in which several
+	// control nodes are asked. A process that was stopped did not hear it either.
+	askLeast, askMost = time.Second, 3 * time.Second
 	// doubleAfter is how long after its registration a node waits for what began without
 	// a claim to be planned again, before it takes it as decided. Leaders hold such slots
 	// for a horizon.
@@ -76,7 +77,7 @@ func (e *entry) asStart() unclaimed.Start {
 
 // goOn has what was planned begin without a claim, unless the store answers after all.
 func (x *Executor) goOn(reg state.Registration, planned []unclaimed.Start) {
-	ctx, cancel := context.WithTimeout(context.Background(), askOnce)
+	ctx, cancel := context.WithTimeout(context.Background(), min(max(reg.TTL/4, askLeast), askMost))
 	defer cancel()
 	if _, err := x.journal.KeepAlive(ctx, reg); err == nil || errors.Is(err, state.ErrNotRegistered) {
 		return

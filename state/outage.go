@@ -14,7 +14,7 @@ const (
 	OutageRunPlanned
 )
 
-// checkOutage refuses run_planned beside all that only the store can uphold.
+// checkOutage refuses run_planned beside all that claims uphold.
 func (s *JobSpec) checkOutage(v *Violations) {
 	if s.StoreOutage != OutageRunPlanned {
 		return
@@ -31,9 +31,10 @@ func (s *JobSpec) checkOutage(v *Violations) {
 		{"circuitBreaker", s.CircuitBreaker != nil},
 		{"shards", s.Shards != nil},
 		{"checkpoint", s.Checkpoint != nil},
+		{"resources", len(s.Resources) > 0},
 	} {
 		if x.set {
-			v.Add("spec.storeOutage", "run_planned is not allowed beside %s, which only the store can uphold", x.what)
+			v.Add("spec.storeOutage", "run_planned is not allowed beside %s, which nobody upholds without a claim", x.what)
 		}
 	}
 }

@@ -42,18 +42,20 @@ func TestValidateWhatFollows(t *testing.T) {
 			StoreOutage: state.OutageRunPlanned, Guarantee: state.AtMostOnce, ConcurrencyKey: "k",
 			Shards: &state.Shards{Count: 2}, CircuitBreaker: &state.CircuitBreaker{Failures: 1}, Checkpoint: &state.CheckpointPolicy{},
 		}, []string{
-			"spec.storeOutage: run_planned is not allowed beside guarantee at_most_once, which only the store can uphold",
-			"spec.storeOutage: run_planned is not allowed beside an overlap policy other than allow (skip is the default), which only the store can uphold",
-			"spec.storeOutage: run_planned is not allowed beside concurrencyKey, which only the store can uphold",
-			"spec.storeOutage: run_planned is not allowed beside circuitBreaker, which only the store can uphold",
-			"spec.storeOutage: run_planned is not allowed beside shards, which only the store can uphold",
-			"spec.storeOutage: run_planned is not allowed beside checkpoint, which only the store can uphold",
+			"spec.storeOutage: run_planned is not allowed beside guarantee at_most_once, which nobody upholds without a claim",
+			"spec.storeOutage: run_planned is not allowed beside an overlap policy other than allow (skip is the default), which nobody upholds without a claim",
+			"spec.storeOutage: run_planned is not allowed beside concurrencyKey, which nobody upholds without a claim",
+			"spec.storeOutage: run_planned is not allowed beside circuitBreaker, which nobody upholds without a claim",
+			"spec.storeOutage: run_planned is not allowed beside shards, which nobody upholds without a claim",
+			"spec.storeOutage: run_planned is not allowed beside checkpoint, which nobody upholds without a claim",
 		}},
 		"an outage beside limits": {state.JobSpec{
 			StoreOutage: state.OutageRunPlanned, Overlap: state.OverlapAllow, MaxConcurrent: 2, Limits: []state.Limit{{Name: "l", Max: 1}},
+			Resources: state.Resources{"gpu": 1},
 		}, []string{
-			"spec.storeOutage: run_planned is not allowed beside maxConcurrent, which only the store can uphold",
-			"spec.storeOutage: run_planned is not allowed beside limits, which only the store can uphold",
+			"spec.storeOutage: run_planned is not allowed beside maxConcurrent, which nobody upholds without a claim",
+			"spec.storeOutage: run_planned is not allowed beside limits, which nobody upholds without a claim",
+			"spec.storeOutage: run_planned is not allowed beside resources, which nobody upholds without a claim",
 		}},
 		"no hook": {state.JobSpec{Hooks: &state.Hooks{}}, []string{
 			"spec.hooks: has no hook; one of onSuccess, onFailure and onExit is required",

@@ -66,6 +66,7 @@ func (u *Runs) facts() ([]*fact, error) {
 	for name, content := range all {
 		f, err := read(name, content)
 		if err != nil {
+			u.results.WithLabelValues("lost").Inc()
 			u.cfg.Logger.Error("what is kept of a run that began without a claim cannot be read and is put aside",
 				"name", name, "err", errors.Join(err, u.disk.PutAside(name)))
 			continue
@@ -105,6 +106,7 @@ func (d dir) file(name string) string { return filepath.Join(string(d), name+suf
 // Put implements Disk.
 func (d dir) Put(name string, content []byte) error {
 	name = d.file(name)
+	_, missing := os.Stat(name)
 	file, err := os.OpenFile(name+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
@@ -117,7 +119,13 @@ func (d dir) Put(name string, content []byte) error {
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(name+".new"))
 	}
-	return d.sync()
+	if err := d.sync(); err != nil {
+		if missing != nil {
+			err = errors.Join(err, os.Remove(name)) // what it would tell has not been
+		}
+		return err
+	}
+	return nil
 }
 
 // sync makes the names in the directory durable.

@@ -164,7 +164,7 @@ func shardCounts(n *leaderdv1.ShardCounts) string {
 	for _, x := range []struct {
 		n    int32
 		what string
-	}{{n.GetFailed(), "failed"}, {n.GetRunning(), "running"}, {n.GetWaiting(), "waiting"}, {n.GetPending(), "pending"}} {
+	}{{n.GetFailed(), "ended otherwise"}, {n.GetRunning(), "running"}, {n.GetWaiting(), "waiting"}, {n.GetPending(), "pending"}} {
 		if x.n > 0 {
 			fmt.Fprintf(&text, ", %d %s", x.n, x.what)
 		}

@@ -90,7 +90,7 @@ names it; without either a name is made up.`,
 	q.f.bind(c)
 	flags := c.Flags()
 	flags.StringVarP(&q.spec, "filename", "f", "", "file with a spec to run in place of a job's; - for standard input")
-	flags.StringVar(&q.at, "at", "", "when it is due, such as 2026-12-01T09:00 or 18:00; default: at once")
+	flags.StringVar(&q.at, "at", "", "when it is due, such as 2026-12-01T09:00 or 18:00; default, and where that has passed: at once")
 	flags.StringVar(&q.in, "in", "", "how far ahead it is due, such as 90m or 3d")
 	flags.StringVar(&q.file, "payload", "", "file with what it is to work on, at most 1 MiB; - for standard input")
 	flags.StringVar(&q.data, "data", "", "what it is to work on")

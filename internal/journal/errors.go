@@ -46,6 +46,7 @@ var classes = []struct {
 	{store.ErrCorrupt, class{codes.DataLoss, "stored value is unreadable"}},
 	{context.DeadlineExceeded, class{codes.Unavailable, "outcome is unknown"}},
 	{context.Canceled, class{codes.Unavailable, "outcome is unknown"}},
+	{errEnded, class{codes.Unavailable, "outcome is unknown"}},
 }
 
 // classify answers an error's class. Of violations the text is their own; an

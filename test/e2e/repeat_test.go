@@ -45,7 +45,7 @@ spec:
 	code, _, _ := c.cli("", "run", "wait", "reindex", second)
 	require.Equal(t, 1, code, "one shard fails still")
 	shown := c.must("", "run", "get", "reindex", second)
-	require.Contains(t, shown, "3 of 4 succeeded (2 carried over), 1 failed")
+	require.Contains(t, shown, "3 of 4 succeeded (2 carried over), 1 ended otherwise")
 	require.Regexp(t, `repeats: +`+first, shown)
 	require.Regexp(t, `carried over: +2 from `+first, shown)
 	require.Equal(t, 2, strings.Count(c.must("", "run", "shards", "reindex", second), "carried from "+first))

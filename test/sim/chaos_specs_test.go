@@ -28,7 +28,7 @@ func (c *chaos) breaker(s *state.JobSpec) {
 func (c *chaos) outlast(s *state.JobSpec) {
 	s.StoreOutage = state.OutageHold
 	if s.Guarantee == state.AtLeastOnce && s.Overlap == state.OverlapAllow && s.MaxConcurrent == 0 && s.ConcurrencyKey == "" &&
-		s.Shards == nil && s.CircuitBreaker == nil && s.Checkpoint == nil && len(s.Limits) == 0 && c.chance(70) {
+		s.Shards == nil && s.CircuitBreaker == nil && s.Checkpoint == nil && len(s.Limits) == 0 && len(s.Resources) == 0 && c.chance(70) {
 		s.StoreOutage = state.OutageRunPlanned
 	}
 }

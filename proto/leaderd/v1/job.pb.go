@@ -91,9 +91,9 @@ const (
 	StoreOutage_STORE_OUTAGE_HOLD StoreOutage = 1
 	// What an executor has in its plan starts without a claim, and is recorded when the
 	// store is back. Where only that executor was cut off, another one may start the same
-	// slot: it may run twice. Not with GUARANTEE_AT_MOST_ONCE, nor beside what only the
-	// store can uphold: an overlap policy other than allow, max_concurrent, limits, shards,
-	// circuit_breaker, concurrency_key, checkpoint.
+	// slot: it may run twice. Not with GUARANTEE_AT_MOST_ONCE, nor beside what nobody
+	// upholds without a claim: an overlap policy other than allow, max_concurrent, limits, shards,
+	// circuit_breaker, concurrency_key, checkpoint, resources.
 	StoreOutage_STORE_OUTAGE_RUN_PLANNED StoreOutage = 2
 )
 

@@ -121,9 +121,24 @@ func (s *Store) decide(ctx context.Context, term state.Term, rec *state.Record, 
 	}
 	historyKey, gateKey := s.keys.historyRun(rec.Job, rec.Run), s.keys.activeGate(rec.Job)
 	shards, pendingKey := s.keys.shardsOf(rec.Job, rec.Run), s.keys.pendingRun(rec.Job, rec.Run)
-	_, slot := rec.Run.Slot()
-	mayWait := slot && pending == 0 && !mutant.Off(mutant.QueuedSlot) // then it has a record
+	instant, slot := rec.Run.Slot()
+	slot = slot && pending == 0
+	mayWait := slot && !mutant.Off(mutant.QueuedSlot) // then it has a record
+	var closed state.Closed
+	if slot {
+		var err error
+		if closed, err = s.closedNow(ctx); err != nil {
+			return false, err
+		}
+	}
 	for range maxTries {
+		if slot && !instant.After(closed.Instant) {
+			// It may be in a range. One that is decided while this is under way, perhaps after
+			// its caller has given up, follows another closing.
+			if mine, others, err := s.decidedBefore(ctx, rec, value, instant); err != nil || mine || others {
+				return mine, err
+			}
+		}
 		r := &request{
 			// The run's claims meet the verdict's key.
 			writes: []uint64{s.batch.hash(historyKey)},
@@ -142,6 +157,11 @@ func (s *Store) decide(ctx context.Context, term state.Term, rec *state.Record, 
 			r.txn.If = append(r.txn.If, absent(pendingKey))
 			r.reads = append(r.reads, s.batch.hash(pendingKey))
 			r.txn.Else = append(r.txn.Else, keyOnly(pendingKey))
+		}
+		closedAt := len(r.txn.Else)
+		if slot {
+			r.guard(unchanged(s.keys.closed(), closed.Revision))
+			r.txn.Else = append(r.txn.Else, keyOnly(s.keys.closed()))
 		}
 		if job != 0 {
 			jobKey := s.keys.job(rec.Job)
@@ -174,6 +194,11 @@ func (s *Store) decide(ctx context.Context, term state.Term, rec *state.Record, 
 				return false, state.ErrJobChanged
 			}
 		}
+		if slot && modRevision(res.Results[closedAt]) != closed.Revision {
+			if closed, err = s.GetClosed(ctx); err != nil {
+				return false, err
+			}
+		}
 		// The gate is not as assumed. It may be this very run's.
 		held := s.gateOf(rec.Job, res.Results[2])
 		if held.token != 0 && held.run == rec.Run {
@@ -182,6 +207,20 @@ func (s *Store) decide(ctx context.Context, term state.Term, rec *state.Record, 
 		gateMod = held.token
 	}
 	return false, ErrContended
+}
+
+// decidedBefore tells whether a slot in the closed part of the timeline has a record: this
+// one, or another, which may be one for a range of slots.
+func (s *Store) decidedBefore(ctx context.Context, rec *state.Record, value []byte, slot time.Time) (mine, others bool, err error) {
+	res, err := s.look(ctx, kv.Get(s.keys.historyRun(rec.Job, rec.Run)))
+	if err != nil {
+		return false, false, err
+	}
+	if wrote(res.Results[0], value) {
+		return true, false, nil
+	}
+	decided, err := s.ListDecided(ctx, rec.Job, slot, slot)
+	return false, decided.Has(slot), err
 }
 
 // modRevision is that of the key that was read, 0 where it is absent.

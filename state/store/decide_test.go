@@ -185,6 +185,31 @@ func TestWatermark(t *testing.T) {
 	}
 }
 
+// A decision may reach the store after its caller has given it up, and has decided the
+// slot together with others. It knows an older closed part then, and comes to nothing.
+func TestDecisionThatComesLate(t *testing.T) {
+	r := newRig(t)
+	r.setJob(billing)
+	term := r.lead("l")
+	late := openStore(t, r.db, "") // as it knew the timeline when the decision was made
+	_, err := late.GetClosed(t.Context())
+	require.NoError(t, err)
+	closed, err := r.s.CloseTimeline(t.Context(), term, slotAt(8))
+	require.NoError(t, err)
+	ok, err := r.s.DecideRange(t.Context(), term, rangeOf(billing, 3, 6), closed.Revision)
+	require.NoError(t, err)
+	require.True(t, ok)
+	for n, want := range map[int]bool{2: true, 3: false, 5: false, 6: false, 7: true, 9: true} {
+		for _, s := range []*Store{late, r.s} {
+			for range 2 {
+				ok, err := s.Decide(t.Context(), term, skipOf(billing, n), false, 0)
+				require.NoError(t, err)
+				require.Equal(t, want, ok, n)
+			}
+		}
+	}
+}
+
 func TestDecideRange(t *testing.T) {
 	trigger := func(n int) state.RunID { return state.TriggerRunID(slotAt(n).Add(time.Second), 7) }
 	ask := func(r *rig, c state.Claim, n int) state.Claim {

@@ -324,7 +324,7 @@ func (m *model) decided(rec state.Record, ok bool, err error) {
 		defer m.mu.Unlock()
 		m.said.decided = append(m.said.decided, saidDecided{rec, ok})
 		m.seen[fmt.Sprint("decision ", ok)]++
-	} else if !errors.Is(err, kv.ErrUnknown) && !errors.Is(err, context.DeadlineExceeded) {
+	} else if !errors.Is(err, kv.ErrUnknown) && !errors.Is(err, kv.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
 		m.t.Errorf("decide: %v", err)
 	}
 }

@@ -33,7 +33,25 @@ func (s *Store) noteHook(ctx context.Context, report *state.HookReport) error {
 			return fmt.Errorf("%w: %s has %d bytes, at most %d are allowed", ErrTooLarge, x.what, x.size, x.max)
 		}
 	}
-	key := s.keys.historyRun(report.Job, report.Run)
+	return s.amendRecord(ctx, report.Job, report.Run, func(rec *statev1.Record) (changed bool, err error) {
+		if n := len(rec.GetAttempts()); n == 0 || rec.GetAttempts()[n-1].GetToken() != report.Token {
+			return false, ErrNotFound
+		}
+		at := slices.IndexFunc(rec.GetHooks(), func(h *statev1.HookRun) bool { return h.GetName() == uint32(report.Hook.Name) })
+		switch {
+		case at < 0:
+			return false, ErrNotFound
+		case rec.GetHooks()[at].GetState() != 0:
+			return false, nil
+		}
+		rec.Hooks[at] = codec.HookRunToProto(&report.Hook)
+		return true, nil
+	})
+}
+
+// amendRecord adds to the record of a run what change does. ErrNotFound: there is none.
+func (s *Store) amendRecord(ctx context.Context, id state.JobID, run state.RunID, change func(*statev1.Record) (changed bool, err error)) error {
+	key := s.keys.historyRun(id, run)
 	for range maxTries {
 		found, err := s.readOne(ctx, key)
 		if err != nil {
@@ -47,17 +65,9 @@ func (s *Store) noteHook(ctx context.Context, report *state.HookReport) error {
 		if err := proto.Unmarshal(found.Value, &rec); err != nil {
 			return fmt.Errorf("%w: key %q: %w", ErrCorrupt, key, err)
 		}
-		if n := len(rec.GetAttempts()); n == 0 || rec.GetAttempts()[n-1].GetToken() != report.Token {
-			return ErrNotFound
+		if changed, err := change(&rec); err != nil || !changed {
+			return err
 		}
-		at := slices.IndexFunc(rec.GetHooks(), func(h *statev1.HookRun) bool { return h.GetName() == uint32(report.Hook.Name) })
-		switch {
-		case at < 0:
-			return ErrNotFound
-		case rec.GetHooks()[at].GetState() != 0:
-			return nil
-		}
-		rec.Hooks[at] = codec.HookRunToProto(&report.Hook)
 		value, err := proto.Marshal(&rec)
 		if err != nil {
 			return err

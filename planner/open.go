@@ -27,7 +27,7 @@ func (t *term) place(e *entry) {
 		t.placeOn(e, s.owner.Node)
 		return
 	}
-	if t.waitsInLine(e) || t.awaitsNews(e, t.now()) {
+	if t.waitsInLine(e) || e.version.RunPlanned && t.awaitsNews(e, t.now()) {
 		return
 	}
 	if e.split {

@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"slices"
 	"time"
 
 	workerv1 "github.com/leaderd/leaderd/proto/leaderd/worker/v1"
@@ -74,7 +73,7 @@ func (t *term) toldBy(e *entry) *session {
 	return t.unclaimed.told[e.cancelKey()]
 }
 
-// toldSlots are the slots of a job whose runs began without a claim, in order.
+// toldSlots are the slots of a job whose runs began without a claim.
 func (t *term) toldSlots(j *Job) []time.Time {
 	if !j.RunPlanned {
 		return nil
@@ -85,7 +84,6 @@ func (t *term) toldSlots(j *Job) []time.Time {
 			slots = append(slots, slot)
 		}
 	}
-	slices.SortFunc(slots, time.Time.Compare)
 	return slots
 }
 
